@@ -1,0 +1,453 @@
+"""K independent trainings run as one program: folds, seeds, ablation arms.
+
+Small models are bound by kernel launches, not by arithmetic, so K of them cost little more than one when their parameters
+are stacked on a leading axis. A `Program` is written for *one* member; the engine stacks it with `torch.vmap`, trains with one
+written-out AdamW over a flat (K, P) buffer, keeps the best weights of each member on the device, and on CUDA captures the whole
+step in a graph. A member's result does not depend on who trains beside it: its data order and every random number come from
+a hash of its own seed, the step and the element index (`Noise`).
+
+Shapes: K members, P parameters of one member, N training samples, B samples of a batch; a Program sees no leading K.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+log = logging.getLogger(__name__)
+
+# ------------------------------------------------------------------------------------------------------- random numbers
+
+_MIX_1 = -4658895280553007687  # odd multipliers of a 64-bit finaliser
+_MIX_2 = -7723592293110705685
+
+
+def mix(x: Tensor) -> Tensor:
+    """Scramble int64 so that neighbouring inputs give unrelated outputs (a xor-shift-multiply finaliser)."""
+    x = (x ^ ((x >> 30) & 0x3FFFFFFFF)) * _MIX_1
+    x = (x ^ ((x >> 27) & 0x1FFFFFFFFF)) * _MIX_2
+    return x ^ ((x >> 31) & 0x1FFFFFFFF)
+
+
+class Noise:
+    """Random numbers that are a function of (key, call, element index), and of nothing else.
+
+    Plain tensor operations: they can be stacked by vmap, captured in a graph, and give the same numbers on every device and
+    for every K. One `Noise` serves one step of one member; each call of a method is a fresh draw.
+    """
+
+    def __init__(self, key: Tensor) -> None:
+        self.key = key
+        self.calls = 0
+
+    def _bits(self, n: int) -> Tensor:
+        self.calls += 1
+        index = torch.arange(n, device=self.key.device)
+        return mix(mix(self.key + self.calls) + index)
+
+    def uniform(self, *shape: int) -> Tensor:
+        """Uniform on (0, 1), 23 bits so that float32 holds every value and never rounds to exactly 0 or 1."""
+        n = math.prod(shape)
+        words = self._bits((n + 1) // 2)
+        halves = torch.cat([(words >> shift) & 0x7FFFFF for shift in (41, 9)])[:n]  # two numbers from each 64-bit word
+        return ((halves.float() + 0.5) * 2.0**-23).reshape(shape)
+
+    def keep(self, shape: Sequence[int], rate: float) -> Tensor:
+        """A dropout mask: 0 with probability `rate`, else 1 / (1 - rate).
+
+        Dropout is the hot path, so one word serves four elements: shifted left by 0, 16, 32 and 48 bits, it has at least 16
+        fresh bits on top, which is all that a comparison looks at.
+        """
+        n = math.prod(shape)
+        words = self._bits((n + 3) // 4)
+        threshold = (round(rate * 2**16) << 48) - 2**63
+        kept = torch.cat([(words << shift) >= threshold for shift in (0, 16, 32, 48)])[:n]
+        return kept.reshape(tuple(shape)).float() * (1.0 / (1.0 - rate))
+
+
+def dropout(x: Tensor, rate: float, noise: Noise | None) -> Tensor:
+    """Dropout drawn from `noise`; with no noise (evaluation) the identity."""
+    return x if noise is None or rate == 0.0 else x * noise.keep(x.shape, rate)
+
+
+# ------------------------------------------------------------------------------------------------- what is being trained
+
+
+class Program(Protocol):
+    """What one member computes, as pure functions of tensors.
+
+    Attributes:
+        stackable: Whether `torch.vmap` can stack it. Programs around foreign modules and recurrent layers say False and are
+            trained one member after another.
+    """
+
+    stackable: bool
+
+    def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
+        """Loss terms on one batch, each a scalar; the entry "loss" is minimised, the others are recorded."""
+
+    def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
+        """Scores on validation data; "criterion" (lower is better) selects the epoch. The noise is the same every epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One training: its own start, data, seed and scalar settings."""
+
+    params: Tensors
+    frozen: Tensors
+    train: Tensors
+    val: Tensors
+    hyper: dict[str, float] = field(default_factory=dict)
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    seed: int = 0
+
+    def signature(self) -> tuple[Any, ...]:
+        """Members with equal signatures can share a program."""
+        groups = (self.params, self.frozen, self.train, self.val)
+        return (*(tuple((k, tuple(v.shape), v.dtype) for k, v in g.items()) for g in groups), tuple(self.hyper))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """How long and how fast to train; the same for every member of a run."""
+
+    epochs: int = 50
+    """Ceiling on the number of epochs."""
+    batch_size: int = 64
+    """Samples in a step; smaller data sets take all their samples in one."""
+    patience: int | None = None
+    """Stop a member after this many epochs without a better criterion; None trains to the ceiling."""
+    select_from: int = 0
+    """First epoch whose weights may be selected."""
+    warmup: int = 0
+    """Steps over which the learning rate rises linearly from zero."""
+    decay: bool = False
+    """Let the learning rate fall to zero along a half cosine over all epochs."""
+    plateau_factor: float = 1.0
+    """Multiply a member's learning rate by this when its criterion stalls; 1 never does."""
+    plateau_patience: int = 5
+    """Epochs without improvement before that happens."""
+    plateau_start: int = 20
+    """First epoch at which it may happen."""
+    clip: float = 1.0
+    """Largest gradient norm of a member."""
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1 or self.batch_size < 2:
+            raise ValueError(
+                f"Expected epochs >= 1 and batch_size >= 2 (the losses compare pairs), got {self.epochs} and {self.batch_size}."
+            )
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of one member: the weights of its best epoch, and a row of figures per epoch."""
+
+    params: Tensors
+    criterion: float
+    epoch: int
+    history: list[dict[str, float]]
+    skipped_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress bar wants to know after an epoch."""
+
+    members: int
+    epoch: int
+    epochs: int
+    best: float
+    active: int
+
+
+def train(
+    program: Program,
+    members: Sequence[Member],
+    schedule: Schedule,
+    *,
+    device: torch.device | str = "cpu",
+    capture: bool | None = None,
+    compile: bool = False,
+    max_members: int | None = None,
+    on_epoch: Callable[[Progress], None] | None = None,
+) -> list[Trained]:
+    """Train every member and return them in order.
+
+    Args:
+        program: What one member computes.
+        members: The trainings. Members with equal shapes run as one program, other groups one after another.
+        schedule: Epochs, batch size, learning-rate schedule, stopping.
+        device: Where to train.
+        capture: Capture the step in a CUDA graph; by default on CUDA. A capture that fails falls back to plain steps.
+        compile: Compile the forward and backward with `torch.compile` first (a minute once; pays for long runs on CUDA).
+        max_members: Largest number trained together; by default as many as the memory of the device is estimated to hold.
+        on_epoch: Called after every epoch.
+    """
+    device = torch.device(device)
+    capture = device.type == "cuda" if capture is None else capture
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, member in enumerate(members):
+        groups.setdefault(member.signature(), []).append(i)
+    results: dict[int, Trained] = {}
+    for indices in groups.values():
+        size = _group_size(program, members[indices[0]], schedule, device, len(indices), max_members)
+        for start in range(0, len(indices), size):
+            chunk = indices[start : start + size]
+            run = _Run(program, [members[i] for i in chunk], schedule, device, capture, compile)
+            results.update(zip(chunk, run.fit(on_epoch), strict=True))
+    return [results[i] for i in range(len(members))]
+
+
+def _group_size(
+    program: Program, member: Member, schedule: Schedule, device: torch.device, n: int, max_members: int | None
+) -> int:
+    """How many members of this shape to train together."""
+    if not program.stackable:
+        return 1
+    if max_members is not None or n == 1 or device.type != "cuda":
+        return max(1, min(n, max_members or n))
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    _Run(program, [member], schedule, device, capture=False, compile=False).step()
+    one = torch.cuda.max_memory_allocated(device) - before
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(device)
+    fits = max(1, int(0.7 * free / max(one, 1)))
+    if fits < n:
+        log.info("training %d members in groups of %d: one takes %.0f MB", n, fits, one / 1e6)
+    return min(n, fits)
+
+
+# ------------------------------------------------------------------------------------------------------------ one group
+
+
+class _Run:
+    """A group of members of equal shape, stacked on a leading axis and trained together."""
+
+    def __init__(
+        self,
+        program: Program,
+        members: Sequence[Member],
+        schedule: Schedule,
+        device: torch.device,
+        capture: bool,
+        compile: bool,
+    ) -> None:
+        self.program, self.schedule, self.device = program, schedule, device
+        self.members = list(members)
+        k = len(members)
+        self.shapes = {name: p.shape for name, p in members[0].params.items()}
+        self.sizes = [shape.numel() for shape in self.shapes.values()]
+        rows = [torch.cat([p.detach().reshape(-1).float() for p in m.params.values()]) for m in members]
+        self.flat = torch.stack(rows).to(device).requires_grad_()  # (K, P)
+        self.frozen = _stack([m.frozen for m in members], device)
+        self.hyper = _stack([{n: torch.tensor(float(v)) for n, v in m.hyper.items()} for m in members], device)
+        # Seeds on the same fold share one copy of the data: `source` says which copy a member reads.
+        unique: dict[int, int] = {}
+        for m in members:
+            unique.setdefault(id(m.train), len(unique))
+        by_id = {id(m.train): m.train for m in members}
+        self.data = _stack([by_id[i] for i in unique], device)  # (U, N, ...)
+        self.source = torch.tensor([[unique[id(m.train)]] for m in members], device=device)  # (K, 1)
+        self.val = _stack([m.val for m in members], device)
+        self.n = next(iter(members[0].train.values())).shape[0]
+        self.batch = min(schedule.batch_size, self.n)
+        self.steps = -(-self.n // self.batch)
+
+        self.lr = torch.tensor([m.lr for m in members], device=device)
+        self.weight_decay = torch.tensor([m.weight_decay for m in members], device=device)
+        self.seeds = mix(torch.tensor([m.seed for m in members], device=device))
+        self.moment_1, self.moment_2 = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
+        self.count = torch.zeros((), device=device, dtype=torch.int64)
+        self.order = torch.zeros(k, self.steps * self.batch, device=device, dtype=torch.int64)
+        self.skipped = torch.zeros(k, device=device, dtype=torch.int64)
+        self.totals: Tensors = {}
+
+        self.best = self.flat.detach().clone()
+        self.best_value = torch.full((k,), math.inf, device=device)
+        self.best_epoch = torch.full((k,), -1, device=device, dtype=torch.int64)
+        self.waited = torch.zeros(k, device=device, dtype=torch.int64)
+        self.plateau_waited = torch.zeros(k, device=device, dtype=torch.int64)
+
+        self._loss = self._stacked(program.loss)
+        self._criterion = self._stacked(program.criterion)
+        if compile:
+            self._loss = torch.compile(self._loss, dynamic=False)
+        self.capture = capture
+
+    def _stacked(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
+        """`function` for all members at once: itself for a single member, its vmap for several."""
+
+        def member(params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, key: Tensor) -> Tensors:
+            return function(params, frozen, batch, hyper, Noise(key))
+
+        if len(self.members) > 1:
+            return torch.vmap(member)
+
+        def single(*arguments: Any) -> Tensors:
+            out = member(*(torch.utils._pytree.tree_map(lambda v: v[0], a) for a in arguments))
+            return {name: value[None] for name, value in out.items()}
+
+        return single
+
+    def params(self, flat: Tensor) -> Tensors:
+        """The (K, P) buffer as named, shaped views."""
+        parts = torch.split(flat, self.sizes, dim=1)
+        return {name: part.reshape(len(flat), *shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    # ---------------------------------------------------------------------------------------------------- one step
+
+    def step(self) -> None:
+        """Gather a batch, forward, backward, clip, AdamW. No host synchronisation, only in-place updates of the state."""
+        position = (self.count % self.steps) * self.batch + torch.arange(self.batch, device=self.device)
+        index = self.order[:, position]  # (K, B)
+        batch = {name: value[self.source, index] for name, value in self.data.items()}
+        terms = self._loss(self.params(self.flat), self.frozen, batch, self.hyper, mix(self.seeds + self.count))
+        (gradient,) = torch.autograd.grad(terms["loss"].sum(), self.flat)
+        with torch.no_grad():
+            self._adamw(gradient)
+            for name, value in terms.items():
+                self.totals[name] = self.totals[name].add_(value) if name in self.totals else value.clone()
+
+    def _adamw(self, gradient: Tensor) -> None:
+        """Clip each member to its norm, then decoupled weight decay and Adam, as `torch.optim.AdamW` does.
+
+        A member whose gradient is not finite keeps its weights this step, and the step is counted.
+        """
+        norm = gradient.norm(dim=1, keepdim=True)
+        finite = norm.isfinite()
+        self.skipped.add_(~finite[:, 0])
+        gradient = torch.where(finite, gradient * (self.schedule.clip / (norm + 1e-6)).clamp(max=1.0), 0.0)
+        self.count.add_(1)
+        t = self.count.float()
+        self.moment_1.lerp_(gradient, 0.1)
+        self.moment_2.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        scale_1, scale_2 = 1.0 - 0.9**t, 1.0 - 0.999**t
+        lr = (self.lr * self._rate(t))[:, None]
+        update = (self.moment_1 / scale_1) / ((self.moment_2 / scale_2).sqrt() + 1e-8)
+        self.flat.sub_(torch.where(finite, lr * (update + self.weight_decay[:, None] * self.flat), 0.0))
+
+    def _rate(self, t: Tensor) -> Tensor:
+        """Multiplier on the learning rate at step t, shared by the members."""
+        rate = torch.ones_like(t)
+        if self.schedule.warmup:
+            rate = rate * (t / self.schedule.warmup).clamp(max=1.0)
+        if self.schedule.decay:
+            rate = rate * 0.5 * (1 + torch.cos(torch.pi * (t / (self.steps * self.schedule.epochs)).clamp(max=1.0)))
+        return rate
+
+    def _captured(self) -> Callable[[], None]:
+        """The step as a CUDA graph, or as it is where it cannot be captured."""
+        if not self.capture:
+            return self.step
+        state = [self.flat, self.moment_1, self.moment_2, self.count, self.skipped]
+        before = [s.detach().clone() for s in state]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            stream = torch.cuda.Stream(self.device)
+            stream.wait_stream(torch.cuda.current_stream(self.device))
+            with torch.cuda.stream(stream):
+                for _ in range(3):  # lets libraries choose their kernels and the allocator its blocks before the capture
+                    self.step()
+            torch.cuda.current_stream(self.device).wait_stream(stream)
+            with torch.cuda.graph(graph):
+                self.step()
+            replay: Callable[[], None] = graph.replay
+        except RuntimeError as error:
+            torch.cuda.synchronize(self.device)
+            log.warning("the step could not be captured in a CUDA graph, plain steps are used: %s", error)
+            replay = self.step
+        with torch.no_grad():
+            for s, b in zip(state, before, strict=True):
+                s.copy_(b)
+        return replay
+
+    # --------------------------------------------------------------------------------------------------- all epochs
+
+    def fit(self, on_epoch: Callable[[Progress], None] | None) -> list[Trained]:
+        """All epochs; one look at the device per epoch, to record it and to see whether every member has stopped."""
+        history: list[list[dict[str, float]]] = [[] for _ in self.members]
+        foreign = not self.program.stackable
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices) if foreign else nullcontext():
+            if foreign:  # layers we did not write draw from torch's own generator
+                torch.manual_seed(self.members[0].seed)
+            self._shuffle(0)
+            step = self._captured()
+            for epoch in range(self.schedule.epochs):
+                started = time.perf_counter()
+                self._shuffle(epoch)
+                for total in self.totals.values():
+                    total.zero_()
+                for _ in range(self.steps):
+                    step()
+                scores = self._validate(epoch)
+                means = {name: value / self.steps for name, value in self.totals.items()} | scores
+                figures = torch.stack([*means.values(), self.lr, self.waited.float()]).cpu().tolist()
+                seconds = time.perf_counter() - started
+                for k, rows in enumerate(history):
+                    row = {name: column[k] for name, column in zip([*means, "lr"], figures, strict=False)}
+                    rows.append({"epoch": epoch, **row, "seconds": seconds})
+                patience = self.schedule.patience
+                active = len(history) if patience is None else sum(w < patience for w in figures[-1])
+                if on_epoch is not None:
+                    best = min(min(row["criterion"] for row in rows) for rows in history)
+                    on_epoch(Progress(len(history), epoch + 1, self.schedule.epochs, best, active))
+                if active == 0:
+                    break
+        best_epoch, best_value, skipped = (v.cpu().tolist() for v in (self.best_epoch, self.best_value, self.skipped))
+        params = {name: value.detach().cpu() for name, value in self.params(self.best).items()}
+        return [
+            Trained(
+                {name: value[k].clone() for name, value in params.items()},
+                best_value[k],
+                best_epoch[k],
+                history[k],
+                skipped[k],
+            )
+            for k in range(len(self.members))
+        ]
+
+    def _shuffle(self, epoch: int) -> None:
+        """Each member's own order of its samples; the last batch is filled up from the start of the order."""
+        keys = mix(self.seeds + ~torch.tensor(epoch, device=self.device))[:, None]
+        order = mix(keys + torch.arange(self.n, device=self.device)).argsort(dim=1)
+        filled = torch.arange(self.steps * self.batch, device=self.device) % self.n
+        self.order.copy_(order[:, filled])
+
+    @torch.no_grad()
+    def _validate(self, epoch: int) -> Tensors:
+        """Score the members, keep the weights of those that improved, adapt learning rates. Stays on the device."""
+        scores = self._criterion(self.params(self.flat), self.frozen, self.val, self.hyper, mix(self.seeds))
+        value = scores["criterion"]
+        patience = self.schedule.patience or self.schedule.epochs + 1
+        improved = (value < self.best_value) & (self.waited < patience) & (epoch >= self.schedule.select_from)
+        self.best.copy_(torch.where(improved[:, None], self.flat, self.best))
+        self.best_value.copy_(torch.where(improved, value, self.best_value))
+        self.best_epoch.masked_fill_(improved, epoch)
+        stopped = self.waited >= patience
+        begun = epoch >= self.schedule.select_from
+        self.waited.copy_(torch.where(stopped, self.waited, torch.where(improved, 0, self.waited + int(begun))))
+        if self.schedule.plateau_factor < 1.0:
+            self.plateau_waited.copy_(torch.where(improved, 0, self.plateau_waited + 1))
+            cut = (self.plateau_waited > self.schedule.plateau_patience) & (epoch >= self.schedule.plateau_start)
+            self.lr.mul_(torch.where(cut, self.schedule.plateau_factor, 1.0))
+            self.plateau_waited.masked_fill_(cut, 0)
+        return scores
+
+
+def _stack(rows: Sequence[Tensors], device: torch.device) -> Tensors:
+    return {name: torch.stack([row[name] for row in rows]).to(device) for name in rows[0]}

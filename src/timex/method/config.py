@@ -1,0 +1,87 @@
+"""Everything that can be set about TimeX, and the paper's own settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeXConfig:
+    """Settings of TimeX. The defaults are meant for data sets and models nobody has tuned for."""
+
+    r: float = 0.5
+    """Prior probability that a cell is kept; lower for sparser explanations."""
+    tau: float = 1.0
+    """Temperature of the relaxation behind the mask's gradient."""
+    lam_lc: float = 1.0
+    """Weight of label consistency."""
+    lam_e: float = 2.0
+    """Weight of the explanation's own terms: sparsity and connectivity."""
+    lam_con: float = 2.0
+    """Weight of connectivity within them."""
+    mask: Literal["straight_through", "soft"] = "straight_through"
+    """Discrete masks with a straight-through gradient, or continuous ones (ablation)."""
+    shown: float = 0.5
+    """Share of training samples masked by p > .5, the mask a user is shown, rather than by a draw from p."""
+    masking: Literal["auto", "attention", "value", "both"] = "auto"
+    """Hide cells from the surrogate's attention, replace their values, or both; auto chooses by architecture."""
+    fill: Literal["draw", "mean"] = "draw"
+    """What replaces a hidden value while training: a draw from the baseline distribution, or its mean."""
+    consistency: Literal["mbc", "mbc_normalised", "simclr", "none"] = "mbc"
+    """How embeddings of explanations are held to those of the model."""
+    label: Literal["pairwise", "batch", "instance", "none"] = "pairwise"
+    """How predictions from explanations are held to those of the model: all pairs, one batch mean, or sample by sample."""
+    connectivity: Literal["equation", "published"] = "equation"
+    """Connectivity as the paper writes it, or as its published code computes it (a far weaker term)."""
+    select: Literal["objective", "consistency"] = "objective"
+    """What selects the best epoch on validation data: everything that is minimised, or (the paper) the consistency terms."""
+    encoder_init: Literal["reference", "scratch"] = "reference"
+    """Where the surrogate's encoder starts: the model's weights, or fresh ones."""
+    generator_layers: int | None = None
+    """Encoder layers of the generator; None takes the reference transformer's, else 2."""
+    generator_hidden: int | None = None
+    """Feed-forward width of the generator's encoder; None takes the reference transformer's, else 64."""
+    generator_dropout: float = 0.1
+    """Dropout in the generator."""
+    n_landmarks: int = 50
+    """Landmarks to learn."""
+    lr: float = 1e-3
+    """Learning rate of AdamW."""
+    weight_decay: float = 1e-3
+    """Decoupled weight decay."""
+    epochs: int = 50
+    """Ceiling on the number of epochs."""
+    batch_size: int = 64
+    """Samples in a step; the consistency losses compare all pairs of a batch."""
+    patience: int | None = None
+    """Stop after this many epochs without a better validation value; None trains to the ceiling."""
+    scheduler: bool = True
+    """Cut the learning rate by ten when the validation value stalls for 5 epochs, after epoch 20."""
+    seed: int = 0
+    """Seed of weights, masks, data order and dropout."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.shown <= 1:
+            raise ValueError(f"Expected shown between 0 and 1, got {self.shown}.")
+        if not 0 < self.r < 1:
+            raise ValueError(f"Expected r strictly between 0 and 1, got {self.r}.")
+        for name in ("tau", "lr"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"Expected {name} > 0, got {getattr(self, name)}.")
+        for name in ("lam_lc", "lam_e", "lam_con", "weight_decay"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"Expected {name} >= 0, got {getattr(self, name)}.")
+        if self.n_landmarks < 1:
+            raise ValueError(f"Expected at least one landmark, got {self.n_landmarks}.")
+        if self.consistency == "none" and self.label == "none":
+            raise ValueError("Expected a consistency or a label term, got neither: nothing would tie the masks to the model.")
+
+
+PAPER: dict[str, TimeXConfig] = {
+    "freqshapes": TimeXConfig(epochs=50),
+    "seqcomb_uv": TimeXConfig(epochs=50),
+    "seqcomb_mv": TimeXConfig(epochs=100, scheduler=False),
+    "lowvar": TimeXConfig(lr=3e-3, weight_decay=1e-4, epochs=100, scheduler=False, consistency="mbc_normalised"),
+}
+"""The paper's tables of TimeX hyperparameters."""

@@ -1,0 +1,537 @@
+"""`TimeX`: fit to a trained model once, then explain any number of its predictions in one forward pass each.
+
+Shapes: N samples, T time steps, D channels, C classes, Z the width of the embedding.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from timex import engine
+from timex.method.config import TimeXConfig
+from timex.method.landmarks import Landmarks, stratified_start, survey
+from timex.method.losses import cosine_similarity, js
+from timex.method.model import TimeXModel
+from timex.method.objective import Objective, hyper_of, structure_of
+from timex.progress import training_bar
+from timex.reference.base import ReferenceModel, weights_hash
+from timex.reference.wrap import Pick, Pool, Wrapped
+from timex.types import Baseline, Explanation, atomic_path, baseline_of, check_labels, check_series
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger(__name__)
+
+CHUNK_CELLS = 2**25
+"""Attention weights (chunk x T x T) held at once while explaining: about 128 MB each."""
+VAL_SHARE = 0.1
+"""Share of the training data set apart for selection when no validation data is given."""
+
+
+class TimeX:
+    """Explains a frozen time-series classifier.
+
+    Args:
+        model: One of our reference models, or any `torch.nn.Module` that maps (B, T, D) to logits (B, C). It is copied: the
+            object handed in is never changed.
+        embedding: For a module that is not ours, the name of the layer whose output is the embedding z.
+        config: Settings; the defaults need no tuning.
+        pool: How to reduce that layer's output to (B, Z): an axis to average over, or a function.
+        output: Which tensor of a layer that returns several.
+        device: Where to fit and explain; by default the GPU if there is one.
+        channels: Channel names for tables and plots.
+        units: Channel units for plots.
+        classes: Class names for tables and plots.
+        scaling: (offset, scale) per channel if x was scaled as (value - offset) / scale: explanations then show values.
+
+    Example:
+        >>> from timex.reference import CNN
+        >>> x = np.random.default_rng(0).normal(size=(40, 16, 2)).astype("float32")
+        >>> model = CNN(n_channels=2, n_classes=3, n_steps=16, width=4)
+        >>> explainer = TimeX(model, config=TimeXConfig(epochs=1)).fit(x, progress=False)
+        >>> explainer.explain(x[:5]).attribution.shape
+        (5, 16, 2)
+    """
+
+    name = "timex"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        embedding: str | None = None,
+        config: TimeXConfig | None = None,
+        *,
+        pool: Pool | None = None,
+        output: Pick | None = None,
+        device: torch.device | str | None = None,
+        channels: Sequence[str] = (),
+        units: Sequence[str] = (),
+        classes: Sequence[str] = (),
+        scaling: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise ValueError(f"Expected a torch.nn.Module, got {type(model).__name__}.")
+        if not isinstance(model, ReferenceModel) and embedding is None:
+            layers = ", ".join(name for name, _ in model.named_children())
+            raise ValueError(
+                f"Say which layer of {type(model).__name__} gives the embedding, with embedding= (for example the last one "
+                f"before the classification head). Its children: {layers}."
+            )
+        self.config = config or TimeXConfig()
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.channels, self.units, self.classes = tuple(channels), tuple(units), tuple(classes)
+        self.scaling = None if scaling is None else tuple(np.asarray(v, dtype=np.float32).tolist() for v in scaling)
+        self._module, self._embedding, self._pool, self._output = model, embedding, pool, output
+        self.reference: ReferenceModel | None = None
+        self.model: TimeXModel | None = None
+        self.baseline: Baseline | None = None
+        self._history: list[dict[str, Any]] = []
+        self._landmarks: Landmarks | None = None
+
+    # ------------------------------------------------------------------------------------------------------------- fit
+
+    def fit(
+        self,
+        x: ArrayLike | Tensor,
+        y: ArrayLike | Tensor | None = None,
+        x_val: ArrayLike | Tensor | None = None,
+        times: ArrayLike | Tensor | None = None,
+        observed: ArrayLike | Tensor | None = None,
+        *,
+        times_val: ArrayLike | Tensor | None = None,
+        observed_val: ArrayLike | Tensor | None = None,
+        progress: bool = True,
+    ) -> TimeX:
+        """Learn to explain the model from unlabelled series.
+
+        Args:
+            x: Training series, (N, T, D): best those the model was trained on.
+            y: Labels, (N,); only to start landmarks in every class, the model's predictions serve otherwise.
+            x_val: Series to select the best epoch by; without it a tenth of x is set apart.
+            times: Times of the steps of x, (N, T), for irregular sampling.
+            observed: Measured cells of x, (N, T, D) or (N, T); others may hold anything.
+            times_val: As times, for x_val.
+            observed_val: As observed, for x_val.
+            progress: Show a progress bar.
+
+        Returns:
+            self
+        """
+        data = _Series(*check_series(x, times, observed))
+        labels = None if y is None else check_labels(y, len(data))
+        val = None if x_val is None else _Series(*check_series(x_val, times_val, observed_val))
+        return fit_many([self], [(data, labels, val)], progress=progress)[0]
+
+    def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None) -> engine.Member:
+        """Everything before the first step: split, wrap the model, run it over the data, start the weights."""
+        data, y, val = self._split(data, y, val)
+        sample = torch.as_tensor(data.x[:2])
+        if isinstance(self._module, ReferenceModel):
+            self.reference = copy.deepcopy(self._module).eval().requires_grad_(False).cpu()
+            _check_shape(data.x.shape, self.reference)
+        else:
+            assert self._embedding is not None
+            module = copy.deepcopy(self._module).cpu()
+            self.reference = Wrapped(module, self._embedding, sample, self._pool, self._output)
+        self.baseline = baseline_of(data.x, data.observed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.config.seed)
+            self.model = TimeXModel(self.reference, self.config)
+            if self.config.encoder_init == "scratch":
+                _reset(self.model.encoder)
+        train, held = self._with_reference(data), self._with_reference(val)
+        predicted = train["logits"].argmax(-1)
+        if len(predicted.unique()) == 1:
+            warnings.warn(
+                f"The model predicts class {int(predicted[0])} for all {len(predicted)} training samples: there is no "
+                "difference between predictions to explain.",
+                stacklevel=4,
+            )
+        strata = predicted if y is None else torch.as_tensor(y)
+        generator = torch.Generator().manual_seed(self.config.seed)
+        with torch.no_grad():
+            self.model.landmarks.copy_(stratified_start(train["z"], strata, self.config.n_landmarks, generator))
+        return engine.Member(
+            params={name: p.detach() for name, p in self.model.named_parameters()},
+            frozen={"mean": torch.as_tensor(self.baseline.mean), "std": torch.as_tensor(self.baseline.std)},
+            train=train,
+            val=held,
+            hyper=hyper_of(self.config),
+            lr=self.config.lr,
+            weight_decay=self.config.weight_decay,
+            seed=self.config.seed,
+        )
+
+    def _split(
+        self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None
+    ) -> tuple[_Series, NDArray[np.int64] | None, _Series]:
+        if val is not None:
+            if val.x.shape[1:] != data.x.shape[1:]:
+                raise ValueError(f"Expected x_val with (T, D) = {data.x.shape[1:]}, got {val.x.shape[1:]}.")
+            return data, y, val
+        n_val = max(2, round(VAL_SHARE * len(data)))
+        if len(data) - n_val < 2:
+            raise ValueError(f"Expected at least 4 samples to fit and validate on, got {len(data)}: pass more, or x_val=.")
+        order = np.random.default_rng(self.config.seed).permutation(len(data))
+        held, kept = np.sort(order[:n_val]), np.sort(order[n_val:])
+        log.info("no x_val given: %d of %d samples are set apart to select the best epoch", n_val, len(data))
+        return data.take(kept), None if y is None else y[kept], data.take(held)
+
+    @torch.no_grad()
+    def _with_reference(self, data: _Series) -> engine.Tensors:
+        """The tensors of a batch, with the frozen model's embeddings and logits."""
+        assert self.reference is not None
+        reference = self.reference.to(self.device)
+        outputs = []
+        for part in data.chunks(_chunk(data.x.shape[1])):
+            out = reference.output(*part.tensors(self.device))
+            if not (out.z.isfinite().all() and out.logits.isfinite().all()):
+                raise ValueError("The model gives NaN or inf on some samples: explain a model with finite outputs.")
+            outputs.append((out.z.float().cpu(), out.logits.float().cpu()))
+        self.reference.cpu()
+        z, logits = (torch.cat(column) for column in zip(*outputs, strict=True))
+        x, times, observed = data.tensors("cpu")
+        extra = {} if times is None or observed is None else {"times": times, "observed": observed}
+        return {"x": x, "z": z, "logits": logits, **extra}
+
+    def _finish(self, run: engine.Trained, member: engine.Member) -> None:
+        """Take the best weights, then look where the training explanations lie among the landmarks."""
+        assert self.model is not None
+        if run.epoch < 0:
+            raise RuntimeError("No epoch gave a finite validation value: lower the learning rate, or check the scale of x.")
+        self.model.load_state_dict(run.params, strict=False)
+        self.model.eval().requires_grad_(False)
+        self._history = [{**row, "selected": row["epoch"] == run.epoch} for row in run.history]
+        observed, times = (member.train.get(n) for n in ("observed", "times"))
+        n = len(member.train["x"])
+        data = _Series(
+            member.train["x"].numpy(),
+            _regular_times(n, self.model.encoder.n_steps) if times is None else times.numpy(),
+            np.ones(member.train["x"].shape, dtype=bool) if observed is None else observed.numpy(),
+        )
+        z_e = torch.cat([out["embedding"] for out in self._forward(data, self.device)])
+        predicted = member.train["logits"].argmax(-1)
+        self._landmarks = survey(self.model.landmarks.detach().cpu(), z_e, predicted, self.model.encoder.n_classes)
+
+    # --------------------------------------------------------------------------------------------------------- explain
+
+    def explain(
+        self,
+        x: ArrayLike | Tensor,
+        target: ArrayLike | None = None,
+        times: ArrayLike | Tensor | None = None,
+        observed: ArrayLike | Tensor | None = None,
+        *,
+        chunk: int | None = None,
+    ) -> Explanation:
+        """Explain the model's predictions; nothing is random.
+
+        Args:
+            x: Series, (N, T, D), with the T and D fitted on.
+            target: Not supported: TimeX explains the prediction the model makes, not a class of choice.
+            times: Times of the steps, (N, T).
+            observed: Measured cells, (N, T, D) or (N, T).
+            chunk: Samples held on the device at once; by default as many as fit comfortably.
+        """
+        if target is not None:
+            raise ValueError("TimeX explains the class the model predicts and takes no target; gradient methods do.")
+        data = _Series(*check_series(x, times, observed))
+        parts = list(self._forward(data, self.device, chunk))
+        joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
+        values = data.x
+        if self.scaling is not None:
+            offset, scale = (np.asarray(v, dtype=np.float32) for v in self.scaling)
+            values = np.where(data.observed, values * scale + offset, 0).astype(np.float32)
+        return Explanation(
+            x=values,
+            method=self.name,
+            observed=None if data.observed.all() else data.observed,
+            times=None if times is None else data.times,
+            channels=self._labels(),
+            classes=self.classes,
+            **joined,
+        )
+
+    def attribute(self, inputs: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Captum's calling convention: attributions of the shape, type and device of `inputs`.
+
+        A target, baselines or other arguments of Captum's methods are accepted and not used: TimeX explains the prediction.
+        """
+        attribution = self.explain(inputs).attribution
+        return torch.as_tensor(attribution, device=inputs.device, dtype=inputs.dtype)
+
+    def _forward(self, data: _Series, device: torch.device, chunk: int | None = None) -> Any:
+        """The outputs of the explainer, chunk by chunk, each moved off the device before the next is computed."""
+        if self.model is None or self.reference is None or self.baseline is None:
+            raise RuntimeError("This explainer has not been fitted: call fit(x) or load one that was saved.")
+        _check_shape(data.x.shape, self.reference)
+        model, reference = self.model.to(device).eval(), self.reference.to(device)
+        mean, std = (torch.as_tensor(v, device=device) for v in self.baseline)
+        size = chunk or _chunk(data.x.shape[1])
+        with torch.inference_mode():
+            for part in data.chunks(size):
+                x, times, observed = part.tensors(device)
+                logits = reference.output(x, times, observed).logits
+                tau = torch.tensor(self.config.tau, device=device)
+                out = model(x, times, observed, mean, std, tau, None, None)
+                p = out.p if observed is None else torch.where(observed, out.p, 0.0)
+                predicted = logits.argmax(-1)
+                yield {
+                    "attribution": p.float().cpu(),
+                    "mask": (p > 0.5).cpu(),
+                    "prediction": predicted.cpu(),
+                    "probability": logits.softmax(-1).float().cpu(),
+                    "embedding": out.z_e.float().cpu(),
+                    "landmark": cosine_similarity(out.z_e, model.landmarks).argmax(-1).cpu(),
+                    "agreement": (out.logits_e.argmax(-1) == predicted).cpu(),
+                    "divergence": js(logits, out.logits_e).float().cpu(),
+                }
+
+    def _labels(self) -> tuple[str, ...]:
+        if not self.units or not self.channels:
+            return self.channels
+        return tuple(f"{c} [{u}]" if u else c for c, u in zip(self.channels, self.units, strict=True))
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """One row per epoch: loss terms, validation values, learning rate, seconds, and whether the epoch was selected."""
+        import pandas as pd
+
+        return pd.DataFrame(self._history)
+
+    @property
+    def landmarks(self) -> Landmarks:
+        """The learned landmarks and what lies around them."""
+        if self._landmarks is None:
+            raise RuntimeError("This explainer has not been fitted: call fit(x) first.")
+        return self._landmarks
+
+    # ---------------------------------------------------------------------------------------------------- save and load
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the explainer into `folder`: safetensors weights and a JSON description. The model itself is not included."""
+        if self.model is None or self.baseline is None:
+            raise RuntimeError("This explainer has not been fitted: there is nothing to save.")
+        folder = Path(folder)
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"baseline.{n}": torch.as_tensor(v) for n, v in self.baseline._asdict().items()}
+        tensors |= {
+            f"landmarks.{f.name}": torch.as_tensor(getattr(self.landmarks, f.name)) for f in dataclasses.fields(Landmarks)
+        }
+        with atomic_path(folder / "explainer.safetensors") as beside:
+            save_file({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}, beside)
+        description = {
+            "format": 1,
+            "explainer": self.name,
+            "config": dataclasses.asdict(self.config),
+            "embedding": self._embedding,
+            "shape": [self.model.encoder.n_steps, self.model.encoder.n_channels],
+            "reference_hash": weights_hash(self._module),
+            "channels": self.channels,
+            "units": self.units,
+            "classes": self.classes,
+            "scaling": self.scaling,
+            "history": self._history,
+        }
+        with atomic_path(folder / "explainer.json") as beside:
+            beside.write_text(json.dumps(description, indent=2) + "\n")
+        return folder
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        model: nn.Module,
+        *,
+        pool: Pool | None = None,
+        output: Pick | None = None,
+        device: torch.device | str | None = None,
+        allow_other_model: bool = False,
+    ) -> TimeX:
+        """Read what `save` wrote, for the model it was fitted on.
+
+        Args:
+            folder: Where it was saved.
+            model: The model that was explained; another one is refused.
+            pool: As given when fitting, if it was.
+            output: As given when fitting, if it was.
+            device: As in the constructor.
+            allow_other_model: Accept a model with other weights (the explanations then need not fit it).
+        """
+        description, tensors = _read_folder(Path(folder))
+        if description["reference_hash"] != weights_hash(model) and not allow_other_model:
+            raise ValueError(
+                f"The explainer in {folder} was fitted on another model (weights differ): pass the model it was fitted on, "
+                "fit a new explainer, or say allow_other_model=True."
+            )
+        explainer = cls(
+            model,
+            description["embedding"],
+            TimeXConfig(**description["config"]),
+            pool=pool,
+            output=output,
+            device=device,
+            channels=description["channels"],
+            units=description["units"],
+            classes=description["classes"],
+            scaling=description["scaling"],
+        )
+        explainer._restore(description, tensors)
+        return explainer
+
+    def _restore(self, description: dict[str, Any], tensors: engine.Tensors) -> None:
+        def group(prefix: str) -> engine.Tensors:
+            return {name.removeprefix(prefix): v for name, v in tensors.items() if name.startswith(prefix)}
+
+        n_steps, n_channels = description["shape"]
+        if isinstance(self._module, ReferenceModel):
+            self.reference = copy.deepcopy(self._module).eval().requires_grad_(False).cpu()
+        else:
+            assert self._embedding is not None
+            sample = torch.zeros(2, n_steps, n_channels)
+            self.reference = Wrapped(copy.deepcopy(self._module).cpu(), self._embedding, sample, self._pool, self._output)
+        self.model = TimeXModel(self.reference, self.config)
+        self.model.load_state_dict(group("model."))
+        self.model.eval().requires_grad_(False)
+        self.baseline = Baseline(**{name: v.numpy() for name, v in group("baseline.").items()})
+        self._landmarks = Landmarks(**{name: v.numpy() for name, v in group("landmarks.").items()})
+        self._history = description["history"]
+
+
+def fit_many(
+    explainers: Sequence[TimeX],
+    data: Sequence[tuple[Any, Any, Any]],
+    *,
+    progress: bool = True,
+    **options: Any,
+) -> list[TimeX]:
+    """Fit several explainers as one program: folds, seeds, ablation arms.
+
+    Explainers whose settings differ only in numbers (r, the lambdas, learning rate, seed) and whose data and models have equal
+    shapes train together; the rest in groups, one after another.
+
+    Args:
+        explainers: Unfitted explainers.
+        data: For each (x, y or None, x_val or None); x as an array or as checked series.
+        progress: Show a progress bar.
+        options: Passed to `engine.train`.
+
+    Returns:
+        The explainers, fitted.
+    """
+    members = [
+        explainer._prepare(_series(x), y, None if val is None else _series(val))
+        for explainer, (x, y, val) in zip(explainers, data, strict=True)
+    ]
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, explainer in enumerate(explainers):
+        assert explainer.model is not None
+        foreign = None if explainer.model.encoder.stackable else i  # a foreign module is a program of its own
+        key = (structure_of(explainer.config), explainer.model.masking, str(explainer.device), foreign)
+        groups.setdefault(key, []).append(i)
+    for indices in groups.values():
+        first = explainers[indices[0]]
+        assert first.model is not None
+        config = first.config
+        schedule = engine.Schedule(
+            epochs=config.epochs,
+            batch_size=config.batch_size,
+            patience=config.patience,
+            plateau_factor=0.1 if config.scheduler else 1.0,
+        )
+        first.model.to(first.device)
+        with training_bar("TimeX", progress) as on_epoch:
+            runs = engine.train(
+                Objective(first.model, config),
+                [members[i] for i in indices],
+                schedule,
+                device=first.device,
+                on_epoch=on_epoch,
+                **options,
+            )
+        for i, run in zip(indices, runs, strict=True):
+            explainers[i]._finish(run, members[i])
+    return list(explainers)
+
+
+# ------------------------------------------------------------------------------------------------------------- helpers
+
+
+@dataclasses.dataclass(frozen=True)
+class _Series:
+    """Checked series: x (N, T, D), times (N, T), observed (N, T, D)."""
+
+    x: NDArray[np.float32]
+    times: NDArray[np.float32]
+    observed: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, index: NDArray[np.int64] | slice) -> _Series:
+        return _Series(self.x[index], self.times[index], self.observed[index])
+
+    def chunks(self, size: int) -> Any:
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size))
+
+    def tensors(self, device: torch.device | str) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """x, and times and observed only where they say something."""
+        x = torch.as_tensor(self.x, device=device)
+        if self.observed.all() and (self.times == np.arange(1, self.x.shape[1] + 1)).all():
+            return x, None, None
+        return x, torch.as_tensor(self.times, device=device), torch.as_tensor(self.observed, device=device)
+
+
+def _series(value: Any) -> _Series:
+    return value if isinstance(value, _Series) else _Series(*check_series(value))
+
+
+def _regular_times(n: int, t: int) -> NDArray[np.float32]:
+    return np.broadcast_to(np.arange(1, t + 1, dtype=np.float32), (n, t))
+
+
+def _chunk(n_steps: int) -> int:
+    return max(1, min(4096, CHUNK_CELLS // (n_steps * n_steps)))
+
+
+def _check_shape(shape: tuple[int, ...], reference: ReferenceModel) -> None:
+    expected = (reference.n_steps, reference.n_channels)
+    if tuple(shape[1:]) != expected:
+        raise ValueError(f"Expected x of shape (N, {expected[0]}, {expected[1]}), got {tuple(shape)}: the model's own T and D.")
+
+
+def _reset(module: nn.Module) -> None:
+    """Fresh weights for every layer that knows how to make them."""
+    for layer in module.modules():
+        reset = getattr(layer, "reset_parameters", None)
+        if callable(reset):
+            reset()
+
+
+def _read_folder(folder: Path) -> tuple[dict[str, Any], engine.Tensors]:
+    for name in ("explainer.json", "explainer.safetensors"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} holds no explainer: {name} is missing. TimeX.save and `timex fit` write one.")
+    try:
+        description = json.loads((folder / "explainer.json").read_text())
+        tensors = load_file(folder / "explainer.safetensors")
+    except Exception as error:
+        raise ValueError(f"{folder} holds no readable explainer: {error}") from None
+    if description.get("explainer") != TimeX.name or description.get("format") != 1:
+        raise ValueError(f"{folder}/explainer.json was not written by this version of timex.")
+    return description, tensors

@@ -1,0 +1,50 @@
+"""H^E, the explanation generator: a transformer encoder-decoder that reads x and writes a probability for every cell.
+
+Shapes: B samples, T time steps, D channels, M = 16 + D the width of the layers.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from timex.engine import Noise
+from timex.reference.base import observed_steps
+from timex.reference.transformer import DecoderLayer, TransformerEncoder, with_time
+
+DECODER_LAYERS = 2
+DECODER_HIDDEN = 32
+
+
+class Generator(nn.Module):
+    """x -> p in (0, 1)^(T x D), the probability that a cell is kept: the explanation itself.
+
+    The encoder gives a memory; the decoder reads [time encoding ; x] against it. Not causal: an explanation is given after the
+    whole window was seen.
+
+    Args:
+        n_channels: D.
+        n_steps: T.
+        n_layers: Encoder layers.
+        d_hidden: Feed-forward width of the encoder.
+        rate: Dropout rate.
+    """
+
+    def __init__(self, n_channels: int, n_steps: int, n_layers: int, d_hidden: int, rate: float) -> None:
+        super().__init__()
+        self.n_steps = n_steps
+        self.encoder = TransformerEncoder(n_channels, n_steps, n_layers, d_hidden, rate)
+        width = self.encoder.width
+        self.decoder = nn.ModuleList(DecoderLayer(width, DECODER_HIDDEN, rate) for _ in range(DECODER_LAYERS))
+        self.out = nn.Linear(width, n_channels)
+
+    def forward(
+        self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None, noise: Noise | None = None
+    ) -> Tensor:
+        """p, (B, T, D)."""
+        steps = observed_steps(observed)
+        memory = self.encoder(x, times, steps, None, noise)  # (B, T, M)
+        padding = None if steps is None else ~steps
+        h = with_time(x, times, self.n_steps)
+        for layer in self.decoder:
+            h = layer(h, memory, padding, noise)
+        return self.out(h).sigmoid()

@@ -1,0 +1,116 @@
+"""The trainable parts of TimeX as one module: generator H^E, explanation encoder G^E, explanation predictor F^E, landmarks L.
+
+Shapes: B samples, T time steps, D channels, C classes, Z the width of the embedding.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from timex.engine import Noise
+from timex.masking import (
+    baseline_draw,
+    bernoulli_soft,
+    bernoulli_straight_through,
+    direct_value,
+    normal_from_uniform,
+    step_mask,
+)
+from timex.method.config import TimeXConfig
+from timex.method.generator import Generator
+from timex.reference.base import ReferenceModel, mlp_head
+from timex.reference.transformer import Transformer
+
+DRAWS = {"straight_through": bernoulli_straight_through, "soft": bernoulli_soft}
+
+
+class Surrogate(NamedTuple):
+    """What the surrogate says about a batch: probabilities p and mask (B, T, D), embedding (B, Z), logits (B, C)."""
+
+    p: Tensor
+    mask: Tensor
+    z_e: Tensor
+    logits_e: Tensor
+
+
+def masking_for(reference: ReferenceModel, config: TimeXConfig) -> str:
+    """Attention masking for univariate transformers, direct-value masking for everything else, unless the config says."""
+    if config.masking != "auto":
+        if config.masking != "value" and not reference.attention:
+            raise ValueError(
+                f"masking={config.masking!r} needs a model with an attention mask, which {type(reference).__name__} has not: "
+                "use masking='value'."
+            )
+        return config.masking
+    return "attention" if reference.attention and reference.n_channels == 1 else "value"
+
+
+class TimeXModel(nn.Module):
+    """H^E, G^E, F^E and L around a reference model, which is copied and never changed."""
+
+    def __init__(self, reference: ReferenceModel, config: TimeXConfig) -> None:
+        super().__init__()
+        sizes = reference.config if isinstance(reference, Transformer) else {"n_layers": 2, "d_hidden": 64}
+        self.generator = Generator(
+            reference.n_channels,
+            reference.n_steps,
+            sizes["n_layers"] if config.generator_layers is None else config.generator_layers,
+            sizes["d_hidden"] if config.generator_hidden is None else config.generator_hidden,
+            config.generator_dropout,
+        )
+        self.encoder = copy.deepcopy(reference).requires_grad_(True)
+        self.predictor = mlp_head(reference.embedding_size, reference.n_classes)
+        self.landmarks = nn.Parameter(torch.zeros(config.n_landmarks, reference.embedding_size))
+        self.masking = masking_for(reference, config)
+        self.draw = DRAWS[config.mask]
+        self.fill, self.shown = config.fill, config.shown
+
+    def forward(
+        self,
+        x: Tensor,
+        times: Tensor | None,
+        observed: Tensor | None,
+        mean: Tensor,
+        std: Tensor,
+        tau: Tensor,
+        noise: Noise | None,
+        sample: Noise | None,
+    ) -> Surrogate:
+        """One pass of G^E(H^E(x)).
+
+        Args:
+            x: Series, (B, T, D).
+            times: Times, (B, T), or None.
+            observed: Measured cells, (B, T, D), or None.
+            mean: Baseline mean, (T, D).
+            std: Baseline standard deviation, (T, D).
+            tau: Temperature of the mask.
+            noise: Source of dropout; None evaluates.
+            sample: Source of masks and fills; None takes p > .5 and the mean, which makes explanations deterministic.
+        """
+        p = self.generator(x, times, observed, noise)  # (B, T, D)
+        if sample is None:
+            mask, b = (p > 0.5).to(p.dtype), mean
+        else:
+            # At u = .5 a draw is p > .5: the surrogate must also cope with the mask it is judged by when explaining.
+            shown = sample.uniform(len(p), 1, 1) < self.shown
+            mask = self.draw(p, torch.where(shown, 0.5, sample.uniform(*p.shape)), tau)
+            drawn = self.fill == "draw"
+            b = baseline_draw(mean, std, normal_from_uniform(sample.uniform(*p.shape))) if drawn else mean
+        z_e = self.encode_masked(x, times, observed, mask, b, noise)
+        return Surrogate(p, mask, z_e, self.predictor(z_e))
+
+    def encode_masked(
+        self, x: Tensor, times: Tensor | None, observed: Tensor | None, mask: Tensor, b: Tensor, noise: Noise | None
+    ) -> Tensor:
+        """G^E(x^m), (B, Z): the cells outside `mask` are hidden the way the architecture allows."""
+        if self.masking != "attention":
+            x = direct_value(x, mask, b)
+        if observed is not None:
+            x = torch.where(observed, x, 0.0)  # a fill must not invent cells that were never measured
+        attended = None if self.masking == "value" else step_mask(mask)
+        return self.encoder.encode(x, times, observed, attended, noise)

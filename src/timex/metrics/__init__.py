@@ -1,0 +1,6 @@
+"""Scores of explanations and of models, as plain functions of arrays."""
+
+from timex.metrics.classification import classification_scores
+from timex.metrics.ground_truth import ground_truth_scores, score_summary
+
+__all__ = ["classification_scores", "ground_truth_scores", "score_summary"]

@@ -1,0 +1,64 @@
+"""The recurrent reference model: a bidirectional LSTM, mean over time, MLP head.
+
+Shapes: B samples, T time steps, D channels, W = 2 * hidden.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor, nn
+
+from timex.engine import Noise
+from timex.reference.base import ReferenceModel, mean_over_time, mlp_head, observed_steps
+
+
+class LSTM(ReferenceModel):
+    """A bidirectional LSTM classifier.
+
+    Args:
+        n_channels: D.
+        n_classes: C.
+        n_steps: T.
+        hidden: Units per direction.
+        n_layers: Stacked layers.
+    """
+
+    arch = "lstm"
+    stackable = False  # torch.vmap has no rule for recurrent layers
+
+    def __init__(self, n_channels: int, n_classes: int, n_steps: int, hidden: int = 64, n_layers: int = 3) -> None:
+        super().__init__()
+        self.config = {
+            "n_channels": n_channels,
+            "n_classes": n_classes,
+            "n_steps": n_steps,
+            "hidden": hidden,
+            "n_layers": n_layers,
+        }
+        self.n_channels, self.n_classes, self.n_steps = n_channels, n_classes, n_steps
+        self.lstm = nn.LSTM(n_channels, hidden, n_layers, batch_first=True, bidirectional=True)
+        self.embedding_size = 2 * hidden
+        self.head = mlp_head(self.embedding_size, n_classes)
+
+    def encode(
+        self,
+        x: Tensor,
+        times: Tensor | None = None,
+        observed: Tensor | None = None,
+        mask: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> Tensor:
+        """G(x), (B, W). Times are not used; steps that were not measured take no part in the mean."""
+        if mask is not None:
+            raise ValueError("The LSTM has no attention to mask: mask the values instead.")
+        with backward_in_eval(x):
+            h, _ = self.lstm(x)  # (B, T, W)
+        return mean_over_time(h, observed_steps(observed))
+
+
+def backward_in_eval(x: Tensor) -> AbstractContextManager[None]:
+    """Without cuDNN, which refuses the backward of a recurrent layer in evaluation mode; the same numbers, a little slower."""
+    needs_gradient = x.requires_grad and x.is_cuda
+    return torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled and not needs_gradient)

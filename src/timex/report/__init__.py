@@ -1,0 +1,1 @@
+"""What people look at: figures (`plots`). Imported where used, since drawing is optional."""
