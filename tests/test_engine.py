@@ -40,7 +40,14 @@ def member(seed, lr=0.05, weight=1.0, weight_decay=0.1, data_seed=None):
 
     params = {"weight": torch.randn(C, D, generator=g), "bias": torch.zeros(C)}
     return Member(
-        params=params, frozen={}, train=part(N), val=part(N_VAL), hyper={"weight": weight}, lr=lr, weight_decay=weight_decay, seed=seed
+        params=params,
+        frozen={},
+        train=part(N),
+        val=part(N_VAL),
+        hyper={"weight": weight},
+        lr=lr,
+        weight_decay=weight_decay,
+        seed=seed,
     )
 
 

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from timex.engine import stacked
 from timex.masking import (
     attention,
-    attention_masked,
     baseline_draw,
     bernoulli_soft,
     bernoulli_straight_through,
@@ -125,7 +125,7 @@ def test_attention_by_hand():
     # second's is 6 / 2, not 6: the weights are not renormalised.
     q, k, v = torch.zeros(2, 1), torch.tensor([[1.0], [5.0]]), torch.tensor([[2.0], [6.0]])
     assert attention(q, k, v).flatten().tolist() == [4.0, 4.0]
-    assert attention_masked(q, k, v, torch.tensor([0.0, 1.0])).flatten().tolist() == [0.0, 3.0]
+    assert attention(q, k, v, torch.tensor([0.0, 1.0])).flatten().tolist() == [0.0, 3.0]
     # Padding leaves the softmax instead: all weight goes to the second.
     assert attention(q, k, v, padding=torch.tensor([True, False])).flatten().tolist() == [6.0, 6.0]
 
@@ -142,13 +142,13 @@ def test_masked_attention_equals_the_full_mask():
     q, k, v = triple(B, T, WIDTH)
     padding = some_padding(B, T)
     for m in (uniform(B, T), (uniform(B, T) > 0.5).double()):
-        torch.testing.assert_close(attention_masked(q, k, v, m), naive_masked(q, k, v, m, torch.zeros_like(padding)))
-        torch.testing.assert_close(attention_masked(q, k, v, m, padding), naive_masked(q, k, v, m, padding))
+        torch.testing.assert_close(attention(q, k, v, m), naive_masked(q, k, v, m, torch.zeros_like(padding)))
+        torch.testing.assert_close(attention(q, k, v, m, padding), naive_masked(q, k, v, m, padding))
 
 
 def test_a_mask_of_ones_is_plain_attention():
     q, k, v = triple(B, T, WIDTH)
-    torch.testing.assert_close(attention_masked(q, k, v, torch.ones(B, T)), attention(q, k, v))
+    torch.testing.assert_close(attention(q, k, v, torch.ones(B, T)), attention(q, k, v))
 
 
 def test_masked_values_do_not_reach_the_output():
@@ -157,15 +157,15 @@ def test_masked_values_do_not_reach_the_output():
     m[:, 2] = 0
     changed = v.clone()
     changed[:, 2] += 100
-    assert torch.equal(attention_masked(q, k, v, m), attention_masked(q, k, changed, m))
+    assert torch.equal(attention(q, k, v, m), attention(q, k, changed, m))
 
 
 def test_masks_and_padding_broadcast_over_heads():
     q, k, v = triple(B, HEADS, T, WIDTH)
     m, padding = uniform(B, T), some_padding(B, T)
-    got = attention_masked(q, k, v, m[:, None], padding[:, None])
+    got = attention(q, k, v, m[:, None], padding[:, None])
     for h in range(HEADS):
-        torch.testing.assert_close(got[:, h], attention_masked(q[:, h], k[:, h], v[:, h], m, padding))
+        torch.testing.assert_close(got[:, h], attention(q[:, h], k[:, h], v[:, h], m, padding))
 
 
 def test_a_sample_that_is_all_padding_is_finite():
@@ -189,7 +189,7 @@ def test_vmapped_attention_equals_a_loop():
     def loss(q: Tensor, k: Tensor, v: Tensor, m: Tensor) -> Tensor:
         return attention(q, k, v, m, padding).square().sum()
 
-    got = torch.vmap(torch.func.grad(loss, argnums=(0, 1, 2, 3)))(q, k, v, m)
+    got = stacked(torch.func.grad(loss, argnums=(0, 1, 2, 3)))(q, k, v, m)
     for i in range(K):
         want = torch.func.grad(loss, argnums=(0, 1, 2, 3))(q[i], k[i], v[i], m[i])
         for g, w in zip(got, want, strict=True):

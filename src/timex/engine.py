@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -71,12 +72,35 @@ class Noise:
         words = self._bits((n + 3) // 4)
         threshold = (round(rate * 2**16) << 48) - 2**63
         kept = torch.cat([(words << shift) >= threshold for shift in (0, 16, 32, 48)])[:n]
-        return kept.reshape(tuple(shape)).float() * (1.0 / (1.0 - rate))
+        return kept.reshape(tuple(shape)).float().mul_(1.0 / (1.0 - rate))
 
 
 def dropout(x: Tensor, rate: float, noise: Noise | None) -> Tensor:
     """Dropout drawn from `noise`; with no noise (evaluation) the identity."""
     return x if noise is None or rate == 0.0 else x * noise.keep(x.shape, rate)
+
+
+# ------------------------------------------------------------------------------------------------------------ stacking
+
+_stacking: ContextVar[bool] = ContextVar("stacking", default=False)
+
+
+def stacking() -> bool:
+    """Whether the code now running is being stacked by `stacked`: vmap has no rule for some fused kernels."""
+    return _stacking.get()
+
+
+def stacked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.vmap` of a function of one member, which is told by `stacking()`."""
+
+    def call(*arguments: Any) -> Any:
+        token = _stacking.set(True)
+        try:
+            return torch.vmap(function)(*arguments)
+        finally:
+            _stacking.reset(token)
+
+    return call
 
 
 # ------------------------------------------------------------------------------------------------- what is being trained
@@ -295,10 +319,10 @@ class _Run:
             return function(params, frozen, batch, hyper, Noise(key))
 
         if len(self.members) > 1:
-            return torch.vmap(member)
+            return stacked(member)
 
         def single(*arguments: Any) -> Tensors:
-            out = member(*(torch.utils._pytree.tree_map(lambda v: v[0], a) for a in arguments))
+            out = member(*(torch.utils._pytree.tree_map(lambda v: v.squeeze(0), a) for a in arguments))
             return {name: value[None] for name, value in out.items()}
 
         return single

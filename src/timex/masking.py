@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+from timex.engine import stacking
 
 P_EPS = 1e-6  # keeps logit(p) and its slope finite, and is still representable next to 1 in float32
 
@@ -53,9 +56,10 @@ def bernoulli_straight_through(p: Tensor, u: Tensor, tau: float | Tensor = 1.0) 
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, m: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
-    """Scaled dot-product attention, multiplied by a mask over time steps where one is given.
+    """Scaled dot-product attention, with differentiable attention masking (eq:attention_masking) where a mask is given.
 
-    Written out in products and a softmax, so that a stack of models under `torch.vmap` runs the same operations as one.
+    (softmax(QK' / sqrt(d)) * m m') V = m * (softmax(QK' / sqrt(d)) (m * V)): the T x T mask never exists, and neither do the
+    T x T weights where torch's fused kernel can be used, which is wherever the engine is not stacking members.
 
     Args:
         q: Queries, (..., T, d).
@@ -66,33 +70,27 @@ def attention(q: Tensor, k: Tensor, v: Tensor, m: Tensor | None = None, padding:
             the weights are uniform rather than undefined.
 
     Returns:
-        (..., T, d).
-    """
-    scores = q @ k.mT / math.sqrt(q.shape[-1])  # (..., T, T)
-    if padding is not None:
-        scores = scores.masked_fill(padding.unsqueeze(-2), torch.finfo(scores.dtype).min)
-    weights = scores.softmax(-1)
-    if m is None:
-        return weights @ v
-    kept = m.unsqueeze(-1)  # (..., T, 1)
-    # (softmax(..) * m m') V = m * (softmax(..) (m * V)): the T x T mask never exists.
-    return kept * (weights @ (kept * v))
-
-
-def attention_masked(q: Tensor, k: Tensor, v: Tensor, m: Tensor, padding: Tensor | None = None) -> Tensor:
-    """Differentiable attention masking (eq:attention_masking): (softmax(QK' / sqrt(d)) * m m') V.
-
-    Args:
-        q: Queries, (..., T, d).
-        k: Keys, (..., T, d).
-        v: Values, (..., T, d).
-        m: How much of every time step to keep, (..., T) float.
-        padding: True for keys that take no part in the softmax, (..., T) bool.
-
-    Returns:
         (..., T, d); zero at steps that are not kept.
     """
-    return attention(q, k, v, m, padding)
+    if m is None:
+        return _attend(q, k, v, padding)
+    kept = m.unsqueeze(-1)  # (..., T, 1)
+    return kept * _attend(q, k, kept * v, padding)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
+    hidden = None if padding is None else padding.unsqueeze(-2)  # (..., 1, T)
+    if not stacking():
+        bias = None
+        if hidden is not None:
+            bias = torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, torch.finfo(q.dtype).min)
+            bias = bias.expand(*q.shape[:-1], k.shape[-2]).unsqueeze(-3)
+        # The fused kernels want an axis of heads.
+        return F.scaled_dot_product_attention(*(a.unsqueeze(-3) for a in (q, k, v)), attn_mask=bias).squeeze(-3)
+    scores = (q / math.sqrt(q.shape[-1])) @ k.mT  # (..., T, T); scaling q is cheaper than scaling the scores
+    if hidden is not None:
+        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1) @ v
 
 
 def direct_value(x: Tensor, mask: Tensor, baseline: Tensor) -> Tensor:

@@ -178,10 +178,9 @@ class Explanation:
     def save(self, path: str | Path) -> Path:
         """Write everything to one .npz file (beside first, then renamed, so that no half file is ever seen)."""
         arrays = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
-        with atomic_path(path) as beside:
-            # a handle, since savez would add .npz to the temporary name
-            with open(beside, "wb") as file:
-                np.savez_compressed(file, allow_pickle=False, **{name: np.asarray(v) for name, v in arrays.items()})
+        # A handle, since savez would add .npz to the temporary name.
+        with atomic_path(path) as beside, open(beside, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **{name: np.asarray(v) for name, v in arrays.items()})
         return Path(path)
 
     @classmethod
@@ -248,13 +247,13 @@ def check_series(
     >>> check_series(np.ones((200, 4)))
     Traceback (most recent call last):
     ...
-    ValueError: Expected x of shape (N, T, D), got (200, 4): add the batch axis with x[None], or the channel axis with x[..., None].
+    ValueError: Expected x of shape (N, T, D), got (200, 4): add the batch axis with x[None], or the channels with x[..., None].
     """
     array = _numpy(x, np.float32, "x")
     if array.ndim != 3:
         raise ValueError(
             f"Expected x of shape (N, T, D), got {array.shape}: add the batch axis with x[None], "
-            "or the channel axis with x[..., None]."
+            "or the channels with x[..., None]."
         )
     n, t, d = array.shape
     if n == 0 or t < 2 or d == 0:
@@ -359,4 +358,5 @@ class atomic_path:
 def to_tensors(part: Part, device: torch.device | str = "cpu") -> dict[str, Tensor]:
     """The arrays of a part as tensors on `device`, by name."""
     named = {"x": part.x, "times": part.times, "observed": part.observed, "y": part.y}
-    return {name: torch.as_tensor(value, device=device) for name, value in named.items()}
+    # torch warns about arrays it may not write to, which views and memory maps are
+    return {name: torch.as_tensor(v if v.flags.writeable else v.copy(), device=device) for name, v in named.items()}

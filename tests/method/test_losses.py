@@ -128,9 +128,7 @@ def test_mask_kl_by_hand():
 
 def test_mask_kl_equals_torch_distributions():
     p = probabilities(B, T, D)
-    want = torch.distributions.kl_divergence(
-        torch.distributions.Bernoulli(p), torch.distributions.Bernoulli(0.3)
-    ).mean()
+    want = torch.distributions.kl_divergence(torch.distributions.Bernoulli(p), torch.distributions.Bernoulli(0.3)).mean()
     assert mask_kl(p, 0.3).item() == pytest.approx(want.item(), rel=1e-5)
 
 

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.func import functional_call
 
+from timex import engine
 from timex.engine import Noise
 from timex.reference import CNN, LSTM, REFERENCES, Transformer, load_reference, save_reference
 from timex.reference.base import build, initialised, mean_over_time, observed_steps, weights_hash
@@ -254,6 +255,7 @@ def test_cnn_is_torchs_and_averages_the_measured_windows():
     observed = torch.ones(B, t, D, dtype=torch.bool)
     observed[1, 16:] = observed[2, 17:] = observed[3, 1:] = observed[4, :] = False
     observed[0, 4, 1] = False  # the step is still measured
+    observed[2, :7] = False  # and so is a window of which one step was, the eighth
     expected = [h[0].mean(1), h[1, :, :2].mean(1), h[2].mean(1), h[3, :, 0], torch.zeros(6)]
     close(model.encode(x, None, observed), torch.stack(expected))
 
@@ -318,11 +320,11 @@ def test_stacked_models_are_the_loop(arch):
     def one(p, x, key):
         return functional_call(models[0], p, (x, None, observed), {"noise": Noise(key)})
 
-    stacked = torch.vmap(one)(params, x, keys)
+    stacked = engine.stacked(one)(params, x, keys)
     close(stacked, torch.stack([m(x[k], None, observed, noise=Noise(keys[k])) for k, m in enumerate(models)]), atol=1e-5)
     if arch == "transformer":
         masks = torch.rand(3, B, T, generator=torch.Generator().manual_seed(0))
-        stacked = torch.vmap(lambda p, x, m: functional_call(models[0], p, (x,), {"mask": m}))(params, x, masks)
+        stacked = engine.stacked(lambda p, x, m: functional_call(models[0], p, (x,), {"mask": m}))(params, x, masks)
         close(stacked, torch.stack([m(x[k], mask=masks[k]) for k, m in enumerate(models)]), atol=1e-5)
 
 

@@ -22,6 +22,15 @@ MODELS = {
 }
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():
+    """Models this small gain nothing from a second thread, and lose much when the cores are busy."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 def config(arch="transformer", **changes):
     base = TrainConfig(model=MODELS[arch], lr=3e-3, epochs=2, batch_size=16, attempts=3)
     return replace(base, **changes)
@@ -168,7 +177,10 @@ def test_a_fold_does_not_depend_on_who_trains_beside_it(monkeypatch):
         for name, value in a.model.state_dict().items():
             if name.endswith("k_proj.bias"):
                 continue  # the softmax cancels it: its gradient is rounding alone, which Adam blows up, to no effect
-            torch.testing.assert_close(value, b.model.state_dict()[name], atol=1e-5, rtol=0)
+            # the same, on a smaller scale, at weights whose gradient is almost 0; another data order moves them by 1e-2
+            torch.testing.assert_close(value, b.model.state_dict()[name], atol=1e-4, rtol=0)
+        for figure in ("loss", "val_loss", "val_f1"):
+            np.testing.assert_allclose([r[figure] for r in a.history], [r[figure] for r in b.history], atol=1e-5)
         np.testing.assert_allclose(predict_proba(a.model, part), predict_proba(b.model, part), atol=1e-5)
 
 
@@ -195,6 +207,20 @@ def test_under_the_gate_the_best_of_all_attempts_is_kept(monkeypatch):
         assert (result.check["f1"], result.seed) == (scores[best], 5 + 1000 * best)
         assert weights_hash(result.model) == weights_hash(singles[best][fold].model)
         assert best == 1  # neither the first nor the last, either of which a mistake could keep
+
+
+def test_attempts_are_compared_by_the_check_score_alone(monkeypatch):
+    demand(monkeypatch, 2.0)
+    (result,) = fit(folds(1), attempts=1, epochs=1)
+    script = iter([(0.3, 0.9, 0.2), (0.5, 0.1, 0.1), (0.4, 0.8, 0.9)])  # check, validation, test
+
+    def scripted(chosen, *rest):
+        check, val, test = next(script)
+        return [replace(result, check={"f1": check}, val={"f1": val}, test={"f1": test}, seed=chosen[0][1])]
+
+    monkeypatch.setattr(train, "_train", scripted)
+    (kept,) = fit(folds(1))
+    assert (kept.check["f1"], kept.seed, kept.attempts) == (0.5, 1000, 3)
 
 
 def test_above_the_gate_one_attempt_is_enough(monkeypatch):

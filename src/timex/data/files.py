@@ -104,6 +104,12 @@ class Series:
         seen = ~np.isnan(array) if observed is None else observed
         return cls(*check_series(array, times, seen), **rest)
 
+    @classmethod
+    def of_part(cls, part: Part, channels: Sequence[str], classes: Sequence[str]) -> Series:
+        """A part of a data set, under the names of its channels and classes."""
+        arrays = (part.x, part.times, part.observed, part.y, part.truth)
+        return cls(*arrays, channels=tuple(channels), classes=tuple(classes))
+
     def __len__(self) -> int:
         return len(self.x)
 

@@ -139,7 +139,7 @@ class TimeX:
     def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None) -> engine.Member:
         """Everything before the first step: split, wrap the model, run it over the data, start the weights."""
         data, y, val = self._split(data, y, val)
-        sample = torch.as_tensor(data.x[:2])
+        sample = _tensor(data.x[:2], "cpu")
         if isinstance(self._module, ReferenceModel):
             self.reference = copy.deepcopy(self._module).eval().requires_grad_(False).cpu()
             _check_shape(data.x.shape, self.reference)
@@ -404,7 +404,8 @@ class TimeX:
             assert self._embedding is not None
             sample = torch.zeros(2, n_steps, n_channels)
             self.reference = Wrapped(copy.deepcopy(self._module).cpu(), self._embedding, sample, self._pool, self._output)
-        self.model = TimeXModel(self.reference, self.config)
+        with torch.random.fork_rng(devices=[]):  # the fresh weights are replaced at once, and cost nobody a random number
+            self.model = TimeXModel(self.reference, self.config)
         self.model.load_state_dict(group("model."))
         self.model.eval().requires_grad_(False)
         self.baseline = Baseline(**{name: v.numpy() for name, v in group("baseline.").items()})
@@ -441,7 +442,9 @@ def fit_many(
     for i, explainer in enumerate(explainers):
         assert explainer.model is not None
         foreign = None if explainer.model.encoder.stackable else i  # a foreign module is a program of its own
-        key = (structure_of(explainer.config), explainer.model.masking, str(explainer.device), foreign)
+        encoder = explainer.model.encoder  # sizes, dropout and time encoding are part of the program
+        architecture = (encoder.arch, json.dumps(encoder.config, sort_keys=True))
+        key = (structure_of(explainer.config), architecture, explainer.model.masking, str(explainer.device), foreign)
         groups.setdefault(key, []).append(i)
     for indices in groups.values():
         first = explainers[indices[0]]
@@ -451,7 +454,9 @@ def fit_many(
             epochs=config.epochs,
             batch_size=config.batch_size,
             patience=config.patience,
-            plateau_factor=0.1 if config.scheduler else 1.0,
+            warmup=config.warmup,
+            decay=config.scheduler == "cosine",
+            plateau_factor=0.1 if config.scheduler == "plateau" else 1.0,
         )
         first.model.to(first.device)
         with training_bar("TimeX", progress) as on_epoch:
@@ -491,14 +496,19 @@ class _Series:
 
     def tensors(self, device: torch.device | str) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """x, and times and observed only where they say something."""
-        x = torch.as_tensor(self.x, device=device)
+        x = _tensor(self.x, device)
         if self.observed.all() and (self.times == np.arange(1, self.x.shape[1] + 1)).all():
             return x, None, None
-        return x, torch.as_tensor(self.times, device=device), torch.as_tensor(self.observed, device=device)
+        return x, _tensor(self.times, device), _tensor(self.observed, device)
 
 
 def _series(value: Any) -> _Series:
     return value if isinstance(value, _Series) else _Series(*check_series(value))
+
+
+def _tensor(array: NDArray[Any], device: torch.device | str) -> Tensor:
+    """The array on `device`; torch warns of arrays it may not write to and refuses negative strides, so views are copied."""
+    return torch.as_tensor(np.require(array, requirements=["C", "W"]), device=device)
 
 
 def _regular_times(n: int, t: int) -> NDArray[np.float32]:
@@ -518,7 +528,8 @@ def _check_shape(shape: tuple[int, ...], reference: ReferenceModel) -> None:
 def _reset(module: nn.Module) -> None:
     """Fresh weights for every layer that knows how to make them."""
     for layer in module.modules():
-        reset = getattr(layer, "reset_parameters", None)
+        # nn.MultiheadAttention has only the private one
+        reset = getattr(layer, "reset_parameters", None) or getattr(layer, "_reset_parameters", None)
         if callable(reset):
             reset()
 
@@ -532,6 +543,6 @@ def _read_folder(folder: Path) -> tuple[dict[str, Any], engine.Tensors]:
         tensors = load_file(folder / "explainer.safetensors")
     except Exception as error:
         raise ValueError(f"{folder} holds no readable explainer: {error}") from None
-    if description.get("explainer") != TimeX.name or description.get("format") != 1:
+    if not isinstance(description, dict) or description.get("explainer") != TimeX.name or description.get("format") != 1:
         raise ValueError(f"{folder}/explainer.json was not written by this version of timex.")
     return description, tensors

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from timex.engine import Noise
 from timex.reference.base import observed_steps
-from timex.reference.transformer import DecoderLayer, TransformerEncoder, with_time
+from timex.reference.transformer import DecoderLayer, Linear, TransformerEncoder, with_time
 
 DECODER_LAYERS = 2
 DECODER_HIDDEN = 32
@@ -35,7 +35,7 @@ class Generator(nn.Module):
         self.encoder = TransformerEncoder(n_channels, n_steps, n_layers, d_hidden, rate)
         width = self.encoder.width
         self.decoder = nn.ModuleList(DecoderLayer(width, DECODER_HIDDEN, rate) for _ in range(DECODER_LAYERS))
-        self.out = nn.Linear(width, n_channels)
+        self.out = Linear(width, n_channels)
 
     def forward(
         self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None, noise: Noise | None = None

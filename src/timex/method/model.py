@@ -96,9 +96,11 @@ class TimeXModel(nn.Module):
         if sample is None:
             mask, b = (p > 0.5).to(p.dtype), mean
         else:
-            # At u = .5 a draw is p > .5: the surrogate must also cope with the mask it is judged by when explaining.
+            mask = self.draw(p, sample.uniform(*p.shape), tau)
+            # A few samples get the mask a user is shown, so that the surrogate can be trusted on it. They teach the
+            # surrogate only: p learns from draws, where every cell has its chance.
             shown = sample.uniform(len(p), 1, 1) < self.shown
-            mask = self.draw(p, torch.where(shown, 0.5, sample.uniform(*p.shape)), tau)
+            mask = torch.where(shown, (p.detach() > 0.5).to(p.dtype), mask)
             drawn = self.fill == "draw"
             b = baseline_draw(mean, std, normal_from_uniform(sample.uniform(*p.shape))) if drawn else mean
         z_e = self.encode_masked(x, times, observed, mask, b, noise)

@@ -6,6 +6,7 @@ Shapes: B samples, T time steps, D channels, C classes, Z the width of the embed
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import NamedTuple
 
 import torch
@@ -126,16 +127,5 @@ def hyper_of(config: TimeXConfig) -> dict[str, float]:
 
 def structure_of(config: TimeXConfig) -> tuple[object, ...]:
     """The settings members of one run must share: those that change the program, not only a number in it."""
-    names = (
-        "mask",
-        "masking",
-        "fill",
-        "consistency",
-        "label",
-        "connectivity",
-        "epochs",
-        "batch_size",
-        "patience",
-        "scheduler",
-    )
-    return tuple(getattr(config, name) for name in names)
+    own = {*hyper_of(config), "lr", "weight_decay", "seed", "encoder_init"}
+    return tuple(getattr(config, f.name) for f in fields(config) if f.name not in own)

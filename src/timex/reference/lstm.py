@@ -15,7 +15,7 @@ from timex.reference.base import ReferenceModel, mean_over_time, mlp_head, obser
 
 
 class LSTM(ReferenceModel):
-    """A bidirectional LSTM classifier.
+    """A bidirectional LSTM classifier. With padded series its backward direction starts in the padding, whose length it then sees.
 
     Args:
         n_channels: D.

@@ -34,13 +34,24 @@ def with_time(x: Tensor, times: Tensor | None, n_steps: int) -> Tensor:
     return torch.cat([code.expand(*x.shape[:2], TIME_WIDTH), x], dim=-1)
 
 
+class Linear(nn.Linear):
+    """`nn.Linear` over flattened leading axes.
+
+    Stacked by vmap, a linear layer on (B, T, M) copies its weight B times; on (B * T, M) it is one batched product.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., M) -> (..., N)."""
+        return super().forward(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+
+
 class Attention(nn.Module):
     """One-head attention of queries over a memory (over themselves when the memory is the queries)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(width, width) for _ in range(3))
-        self.out_proj = nn.Linear(width, width)
+        self.q_proj, self.k_proj, self.v_proj = (Linear(width, width) for _ in range(3))
+        self.out_proj = Linear(width, width)
         for layer in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -58,7 +69,7 @@ class FeedForward(nn.Module):
     def __init__(self, width: int, d_hidden: int, rate: float) -> None:
         super().__init__()
         self.rate = rate
-        self.linear1, self.linear2 = nn.Linear(width, d_hidden), nn.Linear(d_hidden, width)
+        self.linear1, self.linear2 = Linear(width, d_hidden), Linear(d_hidden, width)
 
     def forward(self, h: Tensor, noise: Noise | None) -> Tensor:
         """(B, T, M) -> (B, T, M)."""

@@ -1,0 +1,397 @@
+"""The `timex` command: every subcommand says where it wrote what."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from timex.data.files import Series
+    from timex.types import Explanation
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Explanations for any time-series model.")
+data_app = typer.Typer(no_args_is_help=True, help="The data sets at hand.")
+app.add_typer(data_app, name="data")
+console = Console()
+
+Out = Annotated[Path, typer.Option(help="Folder to write to.")]
+Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Fold = Annotated[int, typer.Option(help="Which draw or split of the data set.")]
+Epochs = Annotated[int | None, typer.Option(help="Ceiling on the epochs; by default the preset's.")]
+
+
+def main() -> None:
+    """Run the command line; what a user did wrong is one line, not a traceback."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        app()
+    except (ValueError, FileNotFoundError, RuntimeError) as error:
+        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        sys.exit(2)
+
+
+# ---------------------------------------------------------------------------------------------------------------- data
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """Every data set with its shape."""
+    from timex.registry import DATASETS
+
+    table = Table("name", "T", "D", "classes", "train / val / test", "truth")
+    for name in DATASETS:
+        d = DATASETS[name](seed=0, fold=0)
+        sizes = " / ".join(f"{len(p):,}" for p in (d.train, d.val, d.test))
+        known = "yes" if d.test.truth is not None else "no"
+        table.add_row(name, str(d.train.x.shape[1]), str(d.train.x.shape[2]), str(len(d.classes)), sizes, known)
+    console.print(table)
+
+
+@data_app.command("describe")
+def data_describe(name: str, fold: Fold = 0, seed: Seed = 0) -> None:
+    """One data set: its parts, classes and channels, and how much of it is known to decide the class."""
+    from timex.data import load_dataset
+
+    d = load_dataset(name, fold=fold, seed=seed)
+    console.print(f"[bold]{d.name}[/], fold {fold}, seed {seed}: T = {d.train.x.shape[1]}, D = {d.train.x.shape[2]}")
+    console.print(f"channels: {', '.join(d.channels)}")
+    table = Table("part", "samples", *d.classes, "observed", "truth")
+    for part_name in ("train", "val", "test"):
+        part = getattr(d, part_name)
+        counts = [str(int((part.y == c).sum())) for c in range(len(d.classes))]
+        truth = "-" if part.truth is None else f"{part.truth.mean():.1%}"
+        table.add_row(part_name, f"{len(part):,}", *counts, f"{part.observed.mean():.1%}", truth)
+    console.print(table)
+
+
+# --------------------------------------------------------------------------------------------------------------- train
+
+
+@app.command()
+def train(
+    dataset: Annotated[str, typer.Argument(help="Name of a data set: see `timex data list`.")],
+    out: Out,
+    arch: Annotated[str, typer.Option(help="transformer, cnn or lstm.")] = "transformer",
+    fold: Fold = 0,
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    device: Device = None,
+) -> None:
+    """Train a reference model with the paper's preset, keep its best validation F1, and save it."""
+    from dataclasses import replace
+
+    from timex.data import load_dataset
+    from timex.paper import published
+    from timex.reference import REFERENCES, save_reference
+    from timex.reference.train import preset, train_references
+    from timex.registry import find
+
+    find(REFERENCES, arch, "architecture")
+    data = load_dataset(dataset, fold=fold)
+    config = replace(preset(dataset, arch), seed=seed)
+    config = config if epochs is None else replace(config, epochs=epochs)
+    started = time.perf_counter()
+    trained = train_references([data], arch, config, device=_device(device))[0]
+    facts = {"dataset": dataset, "fold": fold, "seed": trained.seed, "epoch": trained.epoch, "attempts": trained.attempts}
+    scores = {"val": trained.val, "check": trained.check, "test": trained.test}
+    save_reference(
+        trained.model, out, **facts, passed=trained.passed, scores=scores, channels=data.channels, classes=data.classes
+    )
+    paper = published("classification", dataset) if arch == "transformer" else {}
+    table = Table("", "F1", "AUPRC", "AUROC", title=f"{arch} on {dataset}, fold {fold}")
+    for name, row in {**scores, "paper, test": paper}.items():
+        table.add_row(name, *(f"{row[k]:.4f}" if k in row else "-" for k in ("f1", "auprc", "auroc")))
+    console.print(table)
+    if trained.passed is False:
+        console.print(
+            f"[yellow]under the gate[/]: check F1 is more than .02 below the paper's after {trained.attempts} seeds; "
+            "explanations of a weak model mean little."
+        )
+    console.print(
+        f"epoch {trained.epoch}, {trained.attempts} attempt(s), {time.perf_counter() - started:.0f} s. Written to {out}"
+    )
+
+
+# ----------------------------------------------------------------------------------------------------- fit and explain
+
+
+@app.command()
+def fit(
+    data: Annotated[str, typer.Option(help="Training series: a file (.npz .parquet .csv .ts) or the name of a data set.")],
+    out: Out,
+    model: Annotated[str | None, typer.Option(help="package.module:factory that returns the trained torch module.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="A folder written by `timex train`, instead of --model.")] = None,
+    embedding: Annotated[str | None, typer.Option(help="Layer whose output is the embedding, with --model.")] = None,
+    val: Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is set apart.")] = None,
+    fold: Fold = 0,
+    epochs: Epochs = None,
+    seed: Seed = 0,
+    device: Device = None,
+) -> None:
+    """Fit TimeX to a trained model and save the explainer."""
+    from dataclasses import replace
+
+    from timex import TimeX, TimeXConfig
+
+    module, source = _load_model(model, reference)
+    train_series, val_series = _training_series(data, val, fold)
+    config = replace(TimeXConfig(), seed=seed)
+    config = config if epochs is None else replace(config, epochs=epochs)
+    explainer = TimeX(
+        module,
+        embedding,
+        config,
+        device=_device(device),
+        channels=train_series.channels,
+        classes=train_series.classes,
+    )
+    options: dict[str, Any] = {"times": train_series.times, "observed": train_series.observed}
+    if val_series is not None:
+        options |= {"x_val": val_series.x, "times_val": val_series.times, "observed_val": val_series.observed}
+    explainer.fit(train_series.x, **options)
+    explainer.save(out)
+    if reference is not None:
+        shutil.copytree(reference, out / "reference", dirs_exist_ok=True)
+    (out / "model.json").write_text(json.dumps(source) + "\n")
+    best = explainer.history.query("selected").iloc[0]
+    console.print(
+        f"epoch {int(best['epoch'])} selected; the surrogate agrees with the model on {best['val_agreement']:.1%} of the "
+        f"validation samples. Landmarks with at least 10 samples: {len(explainer.landmarks.filtered())}. Written to {out}"
+    )
+
+
+@app.command()
+def explain(
+    explainer: Annotated[Path, typer.Option(help="A folder written by `timex fit`.")],
+    data: Annotated[str, typer.Option(help="Series to explain: a file, or the name of a data set (its test part).")],
+    out: Annotated[Path, typer.Option(help="Where to write: .npz (everything), .parquet or .csv (a row per cell).")],
+    fold: Fold = 0,
+    device: Device = None,
+) -> None:
+    """Explain a model's predictions on every series of a file."""
+    if out.suffix not in (".npz", ".parquet", ".csv"):
+        raise ValueError(f"Expected --out to end in .npz, .parquet or .csv, got {out.name!r}.")
+    fitted = _load_explainer(explainer, device)
+    series = _test_series(data, fold)
+    started = time.perf_counter()
+    explanation = fitted.explain(series.x, times=series.times, observed=series.observed)
+    seconds = time.perf_counter() - started
+    _write_explanation(explanation, out)
+    console.print(
+        f"{len(explanation):,} explanations in {seconds:.2f} s; surrogate and model agree on "
+        f"{explanation.agreement.mean():.1%}. Written to {out}"
+    )
+
+
+@app.command()
+def evaluate(
+    explainer: Annotated[Path, typer.Option(help="A folder written by `timex fit`.")],
+    data: Annotated[str, typer.Option(help="Series with known truth: a file, or the name of a data set (its test part).")],
+    out: Annotated[Path | None, typer.Option(help="Also write the scores to this JSON file.")] = None,
+    fold: Fold = 0,
+    device: Device = None,
+) -> None:
+    """Score explanations against the truth, beside integrated gradients, controls, and the paper where it has the data set."""
+    fitted = _load_explainer(explainer, device)
+    series = _test_series(data, fold)
+    if series.truth is None:
+        raise ValueError(f"{data} has no truth to score against: a file needs a truth array or column (docs/files.md).")
+    scores = _scores(fitted, series)
+    _print_scores(scores, data)
+    if out is not None:
+        _write_json(scores, out)
+
+
+# ---------------------------------------------------------------------------------------------------------------- demo
+
+
+@app.command()
+def demo(
+    out: Out = Path("demo"),
+    seed: Seed = 0,
+    reference_epochs: Annotated[int, typer.Option(help="Epochs of the reference model.")] = 30,
+    epochs: Annotated[int, typer.Option(help="Epochs of TimeX.")] = 15,
+    device: Device = None,
+) -> None:
+    """FreqShapes from nothing: train a model, fit TimeX to it, score and draw the explanations."""
+    from dataclasses import replace
+
+    from timex import TimeX, TimeXConfig, load_dataset
+    from timex.baselines import IntegratedGradients
+    from timex.data.files import Series
+    from timex.reference import save_reference
+    from timex.reference.train import preset, train_references
+    from timex.report import plots
+
+    started = time.perf_counter()
+    data = load_dataset("freqshapes")
+    console.print(f"FreqShapes: {len(data.train):,} series of {data.train.x.shape[1]} steps; spikes decide among 4 classes.")
+    config = replace(preset("freqshapes", "transformer"), seed=seed, epochs=reference_epochs)
+    trained = train_references([data], "transformer", config, device=_device(device))[0]
+    console.print(f"reference model: F1 {trained.test['f1']:.3f} on test data (paper .972)")
+    explainer = TimeX(
+        trained.model,
+        config=TimeXConfig(epochs=epochs, seed=seed),
+        device=_device(device),
+        channels=data.channels,
+        classes=data.classes,
+    )
+    explainer.fit(data.train.x, x_val=data.val.x)
+    series = Series.of_part(data.test, data.channels, data.classes)
+    scores = _scores(explainer, series)
+    scores["reference"] = {"f1": trained.test["f1"]}
+    _print_scores(scores, "freqshapes")
+
+    save_reference(trained.model, out / "reference", dataset="freqshapes", fold=0)
+    explainer.save(out / "explainer")
+    (out / "explainer" / "model.json").write_text(json.dumps({"reference": "../reference"}) + "\n")
+    explanation = explainer.explain(data.test.x)
+    explanation.save(out / "explanations.npz")
+    chosen = [int(np.flatnonzero(explanation.prediction == c)[0]) for c in range(4)]
+    few = data.test.x[chosen]
+    rows = {"TimeX": explainer.explain(few), "IG": IntegratedGradients(trained.model).explain(few)}
+    truth = data.test.truth[chosen] if data.test.truth is not None else None
+    figures = {
+        "explanation.png": explanation.plot(chosen[0], truth=data.test.truth),
+        "comparison.png": plots.plot_comparison(rows, range(4), truth=truth),
+        "landmarks.png": plots.plot_landmarks(explanation, explainer.landmarks),
+        "history.png": plots.plot_history(explainer.history),
+    }
+    for name, figure in figures.items():
+        plots.save(figure, out / name)
+    _write_json(scores, out / "scores.json")
+    console.print(f"{time.perf_counter() - started:.0f} s. Figures, explanations and the explainer are in {out}/")
+
+
+# ------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _device(name: str | None) -> str:
+    import torch
+
+    return name or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _load_model(spec: str | None, reference: Path | None) -> tuple[nn.Module, dict[str, str]]:
+    """The model to explain, and how to find it again."""
+    if (spec is None) == (reference is None):
+        raise ValueError("Expected either --model package.module:factory or --reference FOLDER.")
+    if reference is not None:
+        from timex.reference import load_reference
+
+        return load_reference(reference), {"reference": "reference"}
+    assert spec is not None
+    module_name, _, factory = spec.partition(":")
+    if not factory:
+        raise ValueError(f"Expected --model as package.module:factory, got {spec!r}.")
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        made = getattr(importlib.import_module(module_name), factory)()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"--model {spec}: {error}") from None
+    return made, {"model": spec}
+
+
+def _load_explainer(folder: Path, device: str | None) -> Any:
+    from timex import TimeX
+
+    where = folder / "model.json"
+    if not where.is_file():
+        raise FileNotFoundError(f"{folder} holds no explainer: model.json is missing. `timex fit` writes one.")
+    source = json.loads(where.read_text())
+    reference = folder / source["reference"] if "reference" in source else None
+    model, _ = _load_model(source.get("model"), reference)
+    return TimeX.load(folder, model, device=_device(device))
+
+
+def _training_series(data: str, val: str | None, fold: int) -> tuple[Series, Series | None]:
+    from timex.data import LOADERS, load_dataset
+    from timex.data.files import Series, read_series
+
+    if data in LOADERS:
+        d = load_dataset(data, fold=fold)
+        return Series.of_part(d.train, d.channels, d.classes), Series.of_part(d.val, d.channels, d.classes)
+    train_series = read_series(data)
+    if val is None:
+        return train_series, None
+    return train_series, read_series(val, classes=train_series.classes or None, channels=train_series.channels)
+
+
+def _test_series(data: str, fold: int) -> Series:
+    from timex.data import LOADERS, load_dataset
+    from timex.data.files import Series, read_series
+
+    if data in LOADERS:
+        d = load_dataset(data, fold=fold)
+        return Series.of_part(d.test, d.channels, d.classes)
+    return read_series(data)
+
+
+def _scores(explainer: Any, series: Series) -> dict[str, dict[str, float]]:
+    """Mean scores of TimeX, of IG and of the controls on the samples whose truth is known."""
+    from timex.baselines import Amplitude, IntegratedGradients, Random
+    from timex.metrics import ground_truth_scores
+
+    known = np.flatnonzero(series.truth.any(axis=(1, 2)))  # type: ignore[union-attr]
+    x, times, observed = series.x[known], series.times[known], series.observed[known]
+    regular = bool(observed.all()) and bool((times == np.arange(1, x.shape[1] + 1)).all())
+    where = {} if regular else {"times": times, "observed": observed}
+    model = explainer.reference
+    methods = {"timex": explainer, "ig": IntegratedGradients(model)}
+    controls = {"amplitude": Amplitude(model), "random": Random(model)}
+    results = {}
+    for name, method in {**methods, **controls}.items():
+        attribution = method.explain(x, **where).attribution
+        scores = ground_truth_scores(attribution, series.truth[known], observed)  # type: ignore[index]
+        results[name] = {metric: float(np.nanmean(values)) for metric, values in scores.items()}
+    return results
+
+
+def _print_scores(scores: dict[str, dict[str, float]], dataset: str) -> None:
+    from timex.paper import published
+
+    metrics = ("auprc", "aup", "aur", "iou")
+    table = Table("method", *(m.upper() for m in metrics), *(f"paper {m.upper()}" for m in metrics[:3]))
+    for name, row in scores.items():
+        if "auprc" not in row:
+            continue
+        paper = published(f"r1/{dataset}/transformer", name)
+        ours = [f"{row[m]:.3f}" for m in metrics]
+        table.add_row(name, *ours, *(f"{paper[m]:.3f}" if m in paper else "-" for m in metrics[:3]))
+    console.print(table)
+
+
+def _write_explanation(explanation: Explanation, out: Path) -> None:
+    from timex.types import atomic_path
+
+    if out.suffix == ".npz":
+        explanation.save(out)
+        return
+    frame = explanation.to_frame()
+    with atomic_path(out) as beside:
+        if out.suffix == ".parquet":
+            frame.to_parquet(beside, index=False)
+        else:
+            frame.to_csv(beside, index=False)
+
+
+def _write_json(value: Any, path: Path) -> None:
+    from timex.types import atomic_path
+
+    with atomic_path(path) as beside:
+        beside.write_text(json.dumps(value, indent=2) + "\n")
+    console.print(f"Scores written to {path}")

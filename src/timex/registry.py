@@ -1,0 +1,41 @@
+"""Everything that has a name, in four dicts. Adding a data set, model, explainer or metric is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from timex.baselines import Amplitude, IntegratedGradients, Random
+from timex.data import LOADERS as DATASETS
+from timex.method.explainer import TimeX
+from timex.metrics import classification_scores, ground_truth_scores
+from timex.reference import REFERENCES
+
+EXPLAINERS: dict[str, type[Any]] = {
+    "timex": TimeX,
+    "ig": IntegratedGradients,
+    "random": Random,
+    "amplitude": Amplitude,
+}
+METRICS: dict[str, Callable[..., Any]] = {
+    "ground_truth": ground_truth_scores,
+    "classification": classification_scores,
+}
+
+T = TypeVar("T")
+
+
+def find(registry: Mapping[str, T], name: str, kind: str) -> T:
+    """The entry called `name`, or a `ValueError` that lists the known ones.
+
+    >>> find(EXPLAINERS, "lime", "explainer")
+    Traceback (most recent call last):
+    ...
+    ValueError: Unknown explainer 'lime'; known: timex, ig, random, amplitude.
+    """
+    if name not in registry:
+        raise ValueError(f"Unknown {kind} {name!r}; known: {', '.join(registry)}.")
+    return registry[name]
+
+
+__all__ = ["DATASETS", "EXPLAINERS", "METRICS", "REFERENCES", "find"]
