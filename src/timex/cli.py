@@ -230,6 +230,8 @@ def demo(
     """FreqShapes from nothing: train a model, fit TimeX to it, score and draw the explanations."""
     from dataclasses import replace
 
+    import torch
+
     from timex import TimeX, TimeXConfig, load_dataset
     from timex.baselines import IntegratedGradients
     from timex.data.files import Series
@@ -237,6 +239,7 @@ def demo(
     from timex.reference.train import preset, train_references
     from timex.report import plots
 
+    torch.set_num_threads(1)  # models this small lose more by waiting for a second core than they gain
     started = time.perf_counter()
     data = load_dataset("freqshapes")
     console.print(f"FreqShapes: {len(data.train):,} series of {data.train.x.shape[1]} steps; spikes decide among 4 classes.")

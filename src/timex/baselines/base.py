@@ -6,14 +6,15 @@ Shapes: N samples, T time steps, D channels, C classes.
 from __future__ import annotations
 
 import copy
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from timex.reference.base import ReferenceModel
+from timex.reference.wrap import _clear_hooks
 from timex.types import Explanation, check_labels, check_series
 
 
@@ -31,6 +32,7 @@ class Unfitted:
     def __init__(self, model: nn.Module, device: torch.device | str | None = None) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model = copy.deepcopy(model).to(self.device).eval().requires_grad_(False)
+        _clear_hooks(self.model)
 
     def fit(
         self,
@@ -61,15 +63,14 @@ class Unfitted:
             observed: Measured cells, (N, T, D) or (N, T).
             chunk: Samples on the device at once.
         """
-        # torch warns of arrays it may not write to and refuses negative strides: views are copied
-        values, steps, seen = (np.require(v, requirements=["C", "W"]) for v in check_series(x, times, observed))
+        values, steps, seen = check_series(x, times, observed)
         self._start()
         irregular = times is not None or not seen.all()
         attributions, probabilities, classes = [], [], []
         for start in range(0, len(values), chunk):
             part = slice(start, start + chunk)
-            batch = torch.as_tensor(values[part], device=self.device)
-            extra = tuple(torch.as_tensor(v[part], device=self.device) for v in (steps, seen)) if irregular else (None, None)
+            batch = self._tensor(values[part])
+            extra = (self._tensor(steps[part]), self._tensor(seen[part])) if irregular else (None, None)
             with torch.no_grad():
                 probability = self.logits(batch, *extra).softmax(-1)
             if target is None:
@@ -95,6 +96,10 @@ class Unfitted:
     def logits(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
         """The model's logits; only our own models know of times and missing cells."""
         return self.model(x, times, observed) if isinstance(self.model, ReferenceModel) else self.model(x)
+
+    def _tensor(self, array: NDArray[Any]) -> Tensor:
+        # torch warns of arrays it may not write to and refuses negative strides: such views are copied
+        return torch.as_tensor(np.require(array, requirements=["C", "W"]), device=self.device)
 
     def _start(self) -> None:
         """Called once before the chunks of an explain; a random explainer seeds itself here."""

@@ -28,7 +28,7 @@ from timex.method.model import TimeXModel
 from timex.method.objective import Objective, hyper_of, structure_of
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, weights_hash
-from timex.reference.wrap import Pick, Pool, Wrapped
+from timex.reference.wrap import Pick, Pool, Wrapped, _clear_hooks
 from timex.types import Baseline, Explanation, atomic_path, baseline_of, check_labels, check_series
 
 if TYPE_CHECKING:
@@ -59,10 +59,9 @@ class TimeX:
         scaling: (offset, scale) per channel if x was scaled as (value - offset) / scale: explanations then show values.
 
     Example:
-        >>> from timex.reference import CNN
-        >>> x = np.random.default_rng(0).normal(size=(40, 16, 2)).astype("float32")
-        >>> model = CNN(n_channels=2, n_classes=3, n_steps=16, width=4)
-        >>> explainer = TimeX(model, config=TimeXConfig(epochs=1)).fit(x, progress=False)
+        >>> x = np.random.default_rng(0).normal(scale=3, size=(40, 16, 2)).astype("float32")
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> explainer = TimeX(model, embedding="2", config=TimeXConfig(epochs=1)).fit(x, progress=False)
         >>> explainer.explain(x[:5]).attribution.shape
         (5, 16, 2)
     """
@@ -139,14 +138,9 @@ class TimeX:
     def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None) -> engine.Member:
         """Everything before the first step: split, wrap the model, run it over the data, start the weights."""
         data, y, val = self._split(data, y, val)
-        sample = _tensor(data.x[:2], "cpu")
-        if isinstance(self._module, ReferenceModel):
-            self.reference = copy.deepcopy(self._module).eval().requires_grad_(False).cpu()
-            _check_shape(data.x.shape, self.reference)
-        else:
-            assert self._embedding is not None
-            module = copy.deepcopy(self._module).cpu()
-            self.reference = Wrapped(module, self._embedding, sample, self._pool, self._output)
+        self._reference_hash = weights_hash(self._module)  # now: the user may train the model on after the fit
+        self.reference = self._copy_of_model(_tensor(data.x[:2], "cpu"))
+        _check_shape(data.x.shape, self.reference)
         self.baseline = baseline_of(data.x, data.observed)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
@@ -175,6 +169,15 @@ class TimeX:
             weight_decay=self.config.weight_decay,
             seed=self.config.seed,
         )
+
+    def _copy_of_model(self, sample: Tensor) -> ReferenceModel:
+        """The model as a frozen reference of our own, without the user's hooks."""
+        module = copy.deepcopy(self._module).cpu()
+        if not isinstance(module, ReferenceModel):
+            assert self._embedding is not None
+            return Wrapped(module, self._embedding, sample, self._pool, self._output)
+        _clear_hooks(module)
+        return module.eval().requires_grad_(False)
 
     def _split(
         self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None
@@ -252,6 +255,7 @@ class TimeX:
         data = _Series(*check_series(x, times, observed))
         parts = list(self._forward(data, self.device, chunk))
         joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
+        joined["mask"] = joined["attribution"] > 0.5
         values = data.x
         if self.scaling is not None:
             offset, scale = (np.asarray(v, dtype=np.float32) for v in self.scaling)
@@ -292,7 +296,6 @@ class TimeX:
                 predicted = logits.argmax(-1)
                 yield {
                     "attribution": p.float().cpu(),
-                    "mask": (p > 0.5).cpu(),
                     "prediction": predicted.cpu(),
                     "probability": logits.softmax(-1).float().cpu(),
                     "embedding": out.z_e.float().cpu(),
@@ -340,7 +343,7 @@ class TimeX:
             "config": dataclasses.asdict(self.config),
             "embedding": self._embedding,
             "shape": [self.model.encoder.n_steps, self.model.encoder.n_channels],
-            "reference_hash": weights_hash(self._module),
+            "reference_hash": self._reference_hash,
             "channels": self.channels,
             "units": self.units,
             "classes": self.classes,
@@ -398,12 +401,8 @@ class TimeX:
             return {name.removeprefix(prefix): v for name, v in tensors.items() if name.startswith(prefix)}
 
         n_steps, n_channels = description["shape"]
-        if isinstance(self._module, ReferenceModel):
-            self.reference = copy.deepcopy(self._module).eval().requires_grad_(False).cpu()
-        else:
-            assert self._embedding is not None
-            sample = torch.zeros(2, n_steps, n_channels)
-            self.reference = Wrapped(copy.deepcopy(self._module).cpu(), self._embedding, sample, self._pool, self._output)
+        self._reference_hash = description["reference_hash"]
+        self.reference = self._copy_of_model(torch.zeros(2, n_steps, n_channels))
         with torch.random.fork_rng(devices=[]):  # the fresh weights are replaced at once, and cost nobody a random number
             self.model = TimeXModel(self.reference, self.config)
         self.model.load_state_dict(group("model."))

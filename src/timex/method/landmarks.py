@@ -39,7 +39,8 @@ def assimilate(z_e: Tensor, landmarks: Tensor, u: Tensor, tau: float = TAU) -> T
     gumbel = -torch.log(-torch.log(u))
     soft = ((cosine_similarity(z_e.detach(), landmarks).log_softmax(-1) + gumbel) / tau).softmax(-1)  # (N, L)
     hard = (soft == soft.amax(-1, keepdim=True)).to(soft.dtype)
-    return (hard + soft - soft.detach()) @ landmarks
+    # In this order the difference is exactly 0 forward, and the match exactly one landmark.
+    return (hard + (soft - soft.detach())) @ landmarks
 
 
 def stratified_start(z: Tensor, y: Tensor, n: int, generator: torch.Generator) -> Tensor:

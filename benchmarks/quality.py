@@ -1,0 +1,105 @@
+"""One cause at a time: how each choice in TimeX changes the explanations. Rows of JSON, one per data set, fold and variant.
+
+References are trained with their presets and gated; TimeX variants of equal structure train as one program. Scores are taken on
+the check draw, which is no part of any data set, so that choices made from them leave the test part untouched; `--part test`
+is for reporting.
+
+    python benchmarks/quality.py --data freqshapes --folds 0 1 --variants default paper --out quality.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from timex import TimeX, TimeXConfig, fit_many, load_dataset
+from timex.data.synthetic import check_part
+from timex.method.config import PAPER
+from timex.metrics import ground_truth_scores
+from timex.reference.train import preset, train_references
+
+DEFAULT = TimeXConfig()
+VARIANTS = {
+    "default": DEFAULT,
+    "shown_none": replace(DEFAULT, shown=0.0),
+    "fill_draw": replace(DEFAULT, fill="draw"),
+    "masking_attention": replace(DEFAULT, masking="attention"),
+    "masking_both": replace(DEFAULT, masking="both"),
+    "label_pairwise": replace(DEFAULT, label="pairwise"),
+    "label_batch": replace(DEFAULT, label="batch"),
+    "connectivity_equation": replace(DEFAULT, connectivity="equation"),
+    "select_consistency": replace(DEFAULT, select="consistency"),
+    "lr_constant": replace(DEFAULT, scheduler="none"),
+    "r_0.1": replace(DEFAULT, r=0.1),
+    "r_0.3": replace(DEFAULT, r=0.3),
+    "r_0.5": replace(DEFAULT, r=0.5),
+    "mask_soft": replace(DEFAULT, mask="soft"),
+    "simclr": replace(DEFAULT, consistency="simclr"),
+    "mbc_only": replace(DEFAULT, label="none"),
+    "lc_only": replace(DEFAULT, consistency="none"),
+}
+
+
+def variant(name: str, dataset: str) -> TimeXConfig:
+    return PAPER[dataset] if name == "paper" else VARIANTS[name]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", nargs="+", default=["freqshapes", "seqcomb_uv", "seqcomb_mv", "lowvar"])
+    parser.add_argument("--folds", nargs="+", type=int, default=[0])
+    parser.add_argument("--variants", nargs="+", default=["default", "paper"], help=f"among paper, {', '.join(VARIANTS)}")
+    parser.add_argument("--arch", default="transformer")
+    parser.add_argument("--part", choices=["check", "test"], default="check")
+    parser.add_argument("--epochs", type=int, help="instead of each variant's own")
+    parser.add_argument("--reference-epochs", type=int, help="instead of the preset's")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    rows = []
+    for name in arguments.data:
+        rows += study(name, arguments)
+        text = json.dumps({"torch": torch.__version__, "device": arguments.device, "rows": rows}, indent=1)
+        print(text) if arguments.out is None else arguments.out.write_text(text + "\n")
+
+
+def study(name: str, arguments: argparse.Namespace) -> list[dict]:
+    data = [load_dataset(name, fold) for fold in arguments.folds]
+    config = preset(name, arguments.arch)
+    config = config if arguments.reference_epochs is None else replace(config, epochs=arguments.reference_epochs)
+    references = train_references(data, arguments.arch, config, device=arguments.device, seeds=arguments.folds)
+    grid = [(v, i) for v in arguments.variants for i in range(len(data))]
+    explainers = []
+    for v, i in grid:
+        settings = variant(v, name)
+        settings = settings if arguments.epochs is None else replace(settings, epochs=arguments.epochs)
+        explainers.append(TimeX(references[i].model, config=settings, device=arguments.device))
+    started = time.perf_counter()
+    fit_many(explainers, [(data[i].train.x, None, data[i].val.x) for _, i in grid])
+    seconds = time.perf_counter() - started
+    rows = []
+    for (v, i), explainer in zip(grid, explainers, strict=True):
+        part = data[i].test if arguments.part == "test" else check_part(name, data[i].fold, data[i].seed)
+        explanation = explainer.explain(part.x)
+        scores = ground_truth_scores(explanation.attribution, part.truth)
+        row = {"data": name, "fold": data[i].fold, "arch": arguments.arch, "variant": v, "part": arguments.part}
+        row |= {metric: round(float(np.nanmean(values)), 4) for metric, values in scores.items()}
+        row |= {
+            "agreement": round(float(explanation.agreement.mean()), 4),
+            "kept": round(float(explanation.attribution.mean()), 4),
+        }
+        row |= {"reference_f1": round(references[i].test["f1"], 4), "reference_passed": references[i].passed}
+        row |= {"seconds_for_all": round(seconds, 1), "config": asdict(explainer.config)}
+        rows.append(row)
+        print(*list(row.values())[:-1], flush=True)
+    return rows
+
+
+if __name__ == "__main__":
+    main()

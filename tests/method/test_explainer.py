@@ -1,0 +1,899 @@
+"""TimeX as a user meets it: fit, explain, save, load, and what it says to input it cannot use.
+
+Shapes differ from case to case, so that swapped axes fail. References have random weights: nothing here needs a good model.
+"""
+
+import copy
+import json
+import logging
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from timex import TimeX, TimeXConfig, fit_many
+from timex.method.config import PAPER
+from timex.reference import CNN, LSTM, Transformer
+
+N, N_VAL = 48, 10
+CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5)
+
+
+def series(n, t, d, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, t, d)).astype(np.float32)
+
+
+def spread(model, t, d):
+    """Shift and scale the last layer so that the logits of random series have mean 0 and deviation 1: all classes occur."""
+    last = model.head[-1] if isinstance(model.head, nn.Sequential) else model.head
+    with torch.no_grad():
+        logits = copy.deepcopy(model).eval()(torch.as_tensor(series(200, t, d, seed=99)))
+        mean, std = logits.mean(0), logits.std(0)
+        last.weight /= std[:, None]
+        last.bias.sub_(mean).div_(std)
+    return model
+
+
+def seeded(make, t, d, seed=1):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return spread(make(), t, d)
+
+
+# ---------------------------------------------------------------------------------------- modules as users write them
+
+
+class Attentive(nn.Module):
+    def __init__(self, d=3, c=3):
+        super().__init__()
+        self.embed = nn.Linear(d, 8)
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, dropout=0.2, batch_first=True), 1)
+        self.head = nn.Linear(8, c)
+
+    def forward(self, x):
+        return self.head(self.encoder(self.embed(x)).mean(dim=1))
+
+
+class Convolutional(nn.Module):
+    """Channels first inside, with batch norm and dropout."""
+
+    def __init__(self, d=2, c=4):
+        super().__init__()
+        self.conv = nn.Conv1d(d, 9, 3, padding=1)
+        self.norm = nn.BatchNorm1d(9)
+        self.drop = nn.Dropout(0.3)
+        self.head = nn.Linear(9, c)
+
+    def forward(self, x):
+        return self.head(self.drop(self.norm(self.conv(x.transpose(1, 2))).relu()).mean(dim=2))
+
+
+class Recurrent(nn.Module):
+    def __init__(self, d=3, c=3):
+        super().__init__()
+        self.gru = nn.GRU(d, 6, batch_first=True)
+        self.head = nn.Linear(6, c)
+
+    def forward(self, x):
+        return self.head(self.gru(x)[0][:, -1])
+
+
+OURS = {
+    "transformer_uv": (16, 1, 2, lambda: Transformer(1, 2, 16, d_hidden=8)),
+    "transformer_mv": (14, 3, 4, lambda: Transformer(3, 4, 14, d_hidden=8, n_layers=2)),
+    "cnn": (17, 2, 4, lambda: CNN(2, 4, 17, width=8)),
+    "lstm": (12, 3, 5, lambda: LSTM(3, 5, 12, hidden=4, n_layers=1)),
+}
+FOREIGN = {
+    "attentive": (13, 3, 3, Attentive, "encoder"),
+    "convolutional": (15, 2, 4, Convolutional, "conv"),
+    "recurrent": (11, 3, 3, Recurrent, "gru"),
+}
+
+
+@dataclass
+class Case:
+    """A model of random weights, a copy of it in evaluation mode, data, and an explainer fitted to the model on them."""
+
+    model: nn.Module
+    clean: nn.Module
+    x: np.ndarray
+    x_val: np.ndarray
+    embedding: str | None
+    explainer: TimeX
+    before: dict
+
+    def fresh(self, config=CONFIG, **options):
+        return TimeX(self.model, self.embedding, config, **options)
+
+    @property
+    def asked(self):
+        return self.x[:20]
+
+
+def snapshot(model):
+    """Everything about a module that a fit could change."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return {
+        "bytes": {name: value.numpy().tobytes() for name, value in model.state_dict().items()},
+        "mode": {name: layer.training for name, layer in model.named_modules()},
+        "gradient": {name: (p.requires_grad, p.grad) for name, p in model.named_parameters()},
+        "hooks": {name: [list(getattr(layer, h).values()) for h in hooks] for name, layer in model.named_modules()},
+        "names": sorted(vars(model)),
+    }
+
+
+def never(module, inputs, output):
+    raise AssertionError("a hook of the user's model was called")
+
+
+def make_case(name):
+    t, d, _, make, *embedding = {**OURS, **FOREIGN}[name]
+    model = seeded(make, t, d)
+    clean = copy.deepcopy(model).eval()
+    model.train()  # as users may hand it in: parts in either mode, parts without gradient
+    model.head.eval()
+    next(model.parameters()).requires_grad_(False)
+    model.head.register_forward_hook(never)  # the user's hooks belong to the user's object
+    before = snapshot(model)
+    x, x_val = series(N, t, d), series(N_VAL, t, d, seed=1)
+    explainer = TimeX(model, *embedding, config=CONFIG).fit(x, x_val=x_val, progress=False)
+    return Case(model, clean, x, x_val, embedding[0] if embedding else None, explainer, before)
+
+
+@pytest.fixture(scope="module", params=[*OURS, *FOREIGN])
+def case(request):
+    return make_case(request.param)
+
+
+@pytest.fixture(scope="module")
+def mv():
+    return make_case("transformer_mv")
+
+
+def quick(t=12, d=2, c=3, config=CONFIG, **options):
+    """An unfitted explainer of a small CNN."""
+    return TimeX(seeded(lambda: CNN(d, c, t, width=6), t, d), config=config, **options)
+
+
+def same_explanations(a, b):
+    for name in ("x", "attribution", "mask", "prediction", "probability", "embedding", "landmark", "agreement", "divergence"):
+        assert getattr(a, name).tobytes() == getattr(b, name).tobytes(), name
+
+
+# --------------------------------------------------------------------------------------------------- what comes out
+
+
+def test_explanation_is_what_it_says(case):
+    e = case.explainer.explain(case.asked)
+    model = case.explainer.model
+    with torch.no_grad():
+        logits = case.clean(torch.as_tensor(case.asked))
+        # The surrogate, by hand: what is not explained is replaced by the training mean of its cell.
+        masked = np.where(e.attribution > 0.5, case.asked, case.x.mean(0))
+        z_e = model.encoder.encode(torch.as_tensor(masked))
+        logits_e = model.predictor(z_e)
+        cosine = F.cosine_similarity(z_e[:, None], model.landmarks[None], dim=-1)
+    assert e.attribution.shape == e.mask.shape == case.asked.shape
+    assert e.attribution.dtype == np.float32
+    assert e.attribution.min() >= 0
+    assert e.attribution.max() <= 1
+    np.testing.assert_array_equal(e.mask, e.attribution > 0.5)
+    assert 0 < e.mask.mean() < 1
+    np.testing.assert_array_equal(e.prediction, logits.argmax(-1))
+    assert len(np.unique(e.prediction)) > 1
+    np.testing.assert_allclose(e.probability, logits.softmax(-1), atol=1e-5)
+    np.testing.assert_allclose(e.embedding, z_e, atol=1e-5)
+    np.testing.assert_array_equal(e.landmark, cosine.argmax(-1))
+    np.testing.assert_array_equal(e.agreement, logits_e.argmax(-1) == logits.argmax(-1))
+    np.testing.assert_allclose(e.divergence, divergence(logits.softmax(-1).numpy(), logits_e.softmax(-1).numpy()), atol=1e-5)
+    np.testing.assert_array_equal(e.x, case.asked)
+    assert (e.method, e.signed, e.observed, e.times) == ("timex", False, None, None)
+
+
+def divergence(p, q):
+    """Jensen-Shannon by its definition, in double precision."""
+    p, q = p.astype(np.float64), q.astype(np.float64)
+    m = (p + q) / 2
+    return 0.5 * (p * np.log(p / m)).sum(-1) + 0.5 * (q * np.log(q / m)).sum(-1)
+
+
+def test_explain_is_deterministic(case):
+    same_explanations(case.explainer.explain(case.asked), case.explainer.explain(case.asked))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 20])
+def test_the_chunk_does_not_matter(case, chunk):
+    whole, parts = case.explainer.explain(case.asked), case.explainer.explain(case.asked, chunk=chunk)
+    np.testing.assert_allclose(parts.attribution, whole.attribution, atol=1e-6)
+    for name in ("probability", "embedding", "divergence"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-5, err_msg=name)
+
+
+def test_the_seed_decides(case):
+    e = case.explainer.explain(case.asked)
+    same_explanations(case.fresh().fit(case.x, x_val=case.x_val, progress=False).explain(case.asked), e)
+    other = case.fresh(replace(CONFIG, seed=1)).fit(case.x, x_val=case.x_val, progress=False).explain(case.asked)
+    assert not np.allclose(other.attribution, e.attribution, atol=1e-3)
+    np.testing.assert_array_equal(other.prediction, e.prediction)  # the model's, whatever the explainer
+
+
+def test_the_seed_decides_the_start():
+    """With training that moves nothing, the generator keeps the weights it started with."""
+    x, config = series(20, 12, 2), replace(CONFIG, epochs=1, lr=1e-12)
+    weights = [
+        quick(config=replace(config, seed=seed)).fit(x, x_val=x, progress=False).model.generator.out.weight
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.allclose(weights[0], weights[2], atol=1e-3)
+
+
+def test_the_model_is_left_as_it_was(case):
+    case.explainer.explain(case.asked)
+    assert snapshot(case.model) == case.before
+
+
+def test_the_global_random_state_is_left_as_it_was(case, tmp_path):
+    before = torch.get_rng_state()
+    numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002 - it is the global state that is looked at
+    explainer = case.fresh(replace(CONFIG, epochs=1, encoder_init="scratch")).fit(case.x, progress=False)
+    explainer.explain(case.asked)
+    TimeX.load(explainer.save(tmp_path), case.model)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+def test_explainers_do_not_depend_on_the_global_random_state(mv):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(12345)
+        again = mv.fresh().fit(mv.x, x_val=mv.x_val, progress=False)
+    same_explanations(again.explain(mv.asked), mv.explainer.explain(mv.asked))
+
+
+def test_later_training_of_the_model_does_not_reach_the_explainer():
+    explainer = quick().fit(series(30, 12, 2), progress=False)
+    e = explainer.explain(series(5, 12, 2))
+    with torch.no_grad():
+        for p in explainer._module.parameters():
+            p.add_(1.0)
+    same_explanations(explainer.explain(series(5, 12, 2)), e)
+
+
+def test_history_has_a_row_per_epoch_and_one_selected(case):
+    history = case.explainer.history
+    assert history["epoch"].tolist() == [0, 1]
+    assert history["selected"].sum() == 1
+    assert history["criterion"].idxmin() == history["selected"].idxmax()
+    terms = [
+        "loss",
+        "mbc",
+        "landmarks",
+        "lc",
+        "l_m",
+        "l_con",
+        "criterion",
+        "val_mbc",
+        "val_lc",
+        "val_agreement",
+        "lr",
+        "seconds",
+    ]
+    assert np.isfinite(history[terms].to_numpy()).all()
+
+
+def test_the_selected_epoch_is_the_one_kept():
+    """A learning rate far too large: the last epoch is not the best, and must not be what is kept."""
+    config = replace(CONFIG, epochs=6, lr=0.3, scheduler="none", lam_e=0.0)
+    x, x_val = series(40, 12, 2), series(20, 12, 2, seed=1)
+    long = quick(config=config).fit(x, x_val=x_val, progress=False)
+    best = int(long.history["selected"].idxmax())
+    assert best < 5
+    short = quick(config=replace(config, epochs=best + 1)).fit(x, x_val=x_val, progress=False)
+    same_explanations(short.explain(x), long.explain(x))
+
+
+def test_attribute_follows_captum(mv):
+    inputs = torch.as_tensor(mv.asked).double().requires_grad_()
+    out = mv.explainer.attribute(inputs, 1, baselines=0.0, target=torch.zeros(20, dtype=torch.long), n_steps=7)
+    assert isinstance(out, torch.Tensor)
+    assert (out.shape, out.dtype, out.device, out.requires_grad) == (inputs.shape, torch.float64, inputs.device, False)
+    np.testing.assert_allclose(out.numpy(), mv.explainer.explain(mv.asked).attribution, atol=1e-6)
+
+
+def test_tensors_lists_and_views_are_as_good_as_arrays(mv):
+    expected = mv.explainer.explain(mv.asked)
+    frozen = mv.asked.copy()
+    frozen.flags.writeable = False
+    for x in (
+        torch.as_tensor(mv.asked),
+        mv.asked.astype(np.float64),
+        mv.asked.tolist(),
+        frozen,
+        np.flip(np.flip(mv.asked, 1).copy(), 1),
+    ):
+        same_explanations(mv.explainer.explain(x), expected)
+    frozen = mv.x[::-1]  # a view with a negative stride
+    frozen.flags.writeable = False
+    assert np.isfinite(mv.fresh(replace(CONFIG, epochs=1)).fit(frozen, progress=False).explain(frozen).attribution).all()
+
+
+def test_landmarks_survey_the_training_explanations(mv):
+    e, found = mv.explainer.explain(mv.x), mv.explainer.landmarks
+    np.testing.assert_array_equal(found.counts, np.bincount(e.landmark, minlength=6))
+    assert found.composition.sum() == N
+    for landmark in range(6):
+        np.testing.assert_array_equal(
+            found.composition[landmark], np.bincount(e.prediction[e.landmark == landmark], minlength=4)
+        )
+
+
+def test_labels_start_the_landmarks():
+    """With training that does not move them, landmarks are embeddings of samples taken from the classes of y in turn."""
+    x, y = series(40, 12, 2), np.array([0] * 38 + [1] * 2)
+    explainer = quick(config=replace(CONFIG, lr=1e-9, n_landmarks=4)).fit(x, y, x_val=x, progress=False)
+    with torch.no_grad():
+        z = explainer._module.eval().encode(torch.as_tensor(x))
+    nearest = torch.cdist(torch.as_tensor(explainer.landmarks.vectors), z)
+    assert float(nearest.min(dim=1).values.max()) < 1e-4
+    assert sorted(y[nearest.argmin(dim=1)].tolist()) == [0, 0, 1, 1]
+
+
+# -------------------------------------------------------------------------------------------------------- save and load
+
+
+def test_save_and_load(case, tmp_path):
+    folder = case.explainer.save(tmp_path / "new" / "folder")
+    loaded = TimeX.load(folder, case.model)
+    same_explanations(loaded.explain(case.asked), case.explainer.explain(case.asked))
+    assert loaded.config == case.explainer.config
+    for name in ("vectors", "counts", "nearest", "similarity", "composition"):
+        np.testing.assert_array_equal(getattr(loaded.landmarks, name), getattr(case.explainer.landmarks, name))
+    assert loaded.history.equals(case.explainer.history)
+    assert snapshot(case.model) == case.before
+    assert not any(p.requires_grad for p in loaded.model.parameters())
+
+
+def test_a_loaded_explainer_can_be_saved_again(mv, tmp_path):
+    once = TimeX.load(mv.explainer.save(tmp_path / "a"), mv.model)
+    twice = TimeX.load(once.save(tmp_path / "b"), mv.model)
+    same_explanations(twice.explain(mv.asked), mv.explainer.explain(mv.asked))
+
+
+def test_a_saved_folder_is_two_files_without_pickles(mv, tmp_path):
+    mv.explainer.save(tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["explainer.json", "explainer.safetensors"]
+    for path in tmp_path.iterdir():
+        assert not path.read_bytes().startswith((b"PK", b"\x80"))  # a zip (torch.save) or a pickle
+    assert json.loads((tmp_path / "explainer.json").read_text())["explainer"] == "timex"
+
+
+def test_saving_over_a_folder_replaces_it(mv, tmp_path):
+    other = mv.fresh(replace(CONFIG, seed=3, epochs=1, n_landmarks=4)).fit(mv.x, x_val=mv.x_val, progress=False)
+    other.save(tmp_path)
+    mv.explainer.save(tmp_path)
+    same_explanations(TimeX.load(tmp_path, mv.model).explain(mv.asked), mv.explainer.explain(mv.asked))
+
+
+def test_another_model_is_refused(mv, tmp_path):
+    folder = mv.explainer.save(tmp_path)
+    other = seeded(OURS["transformer_mv"][3], 14, 3, seed=2)
+    with pytest.raises(ValueError, match=r"was fitted on another model \(weights differ\).*allow_other_model=True"):
+        TimeX.load(folder, other)
+    e = TimeX.load(folder, other, allow_other_model=True).explain(mv.asked)
+    np.testing.assert_array_equal(e.attribution, mv.explainer.explain(mv.asked).attribution)  # p is the explainer's
+    with torch.no_grad():
+        np.testing.assert_array_equal(e.prediction, other.eval()(torch.as_tensor(mv.asked)).argmax(-1))  # y the model's
+
+
+def test_the_hash_is_that_of_the_model_fitted_on(tmp_path):
+    """A model trained on after the fit is another model."""
+    explainer = quick().fit(series(30, 12, 2), progress=False)
+    as_fitted = copy.deepcopy(explainer._module)
+    with torch.no_grad():
+        explainer._module.head[-1].bias.add_(1.0)
+    folder = explainer.save(tmp_path)
+    TimeX.load(folder, as_fitted)
+    with pytest.raises(ValueError, match="another model"):
+        TimeX.load(folder, explainer._module)
+
+
+def test_no_folder_or_a_foreign_one(mv, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no explainer: explainer\.json is missing\. TimeX\.save"):
+        TimeX.load(tmp_path / "nowhere", mv.model)
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(FileNotFoundError, match=r"explainer\.json is missing"):
+        TimeX.load(tmp_path, mv.model)
+
+
+def test_a_missing_file(mv, tmp_path):
+    mv.explainer.save(tmp_path)
+    (tmp_path / "explainer.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"explainer\.safetensors is missing"):
+        TimeX.load(tmp_path, mv.model)
+
+
+@pytest.mark.parametrize("name", ["explainer.json", "explainer.safetensors"])
+def test_a_corrupt_file(mv, tmp_path, name):
+    mv.explainer.save(tmp_path)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    with pytest.raises(ValueError, match="holds no readable explainer"):
+        TimeX.load(tmp_path, mv.model)
+
+
+@pytest.mark.parametrize("description", ["{}", "[1, 2]", '{"explainer": "timex", "format": 99}', '{"explainer": "lime"}'])
+def test_json_of_something_else(mv, tmp_path, description):
+    mv.explainer.save(tmp_path)
+    (tmp_path / "explainer.json").write_text(description)
+    with pytest.raises(ValueError, match="was not written by this version of timex"):
+        TimeX.load(tmp_path, mv.model)
+
+
+def test_names_units_and_scaling_survive(tmp_path):
+    """x was scaled as (value - offset) / scale: explanations show values."""
+    offset, scale = np.array([10.0, -3.0]), np.array([2.0, 0.5])
+    names = {"channels": ("flow", "heat"), "units": ("l/s", ""), "classes": ("ok", "odd", "off")}
+    explainer = quick(**names, scaling=(offset, scale)).fit(series(30, 12, 2), progress=False)
+    x = series(4, 12, 2, seed=5)
+    observed = np.ones(x.shape, dtype=bool)
+    observed[1, 3] = False
+    loaded = TimeX.load(explainer.save(tmp_path), explainer._module)
+    for fitted in (explainer, loaded):
+        e = fitted.explain(x)
+        np.testing.assert_allclose(e.x, x * scale + offset, rtol=1e-5)
+        assert e.x.dtype == np.float32
+        assert e.channels == ("flow [l/s]", "heat")
+        assert e.classes == names["classes"]
+        assert fitted.explain(x, observed=observed).x[1, 3].tolist() == [0.0, 0.0]  # nothing measured, nothing shown
+    assert (loaded.channels, loaded.units, loaded.classes) == tuple(names.values())
+    plain = quick().fit(series(30, 12, 2), progress=False)
+    np.testing.assert_array_equal(plain.explain(x).attribution, explainer.explain(x).attribution)  # for show only
+    assert e.to_frame()["prediction"].isin(names["classes"]).all()
+
+
+def test_one_scale_for_all_channels(tmp_path):
+    explainer = quick(scaling=(1.0, 2.0)).fit(series(30, 12, 2), progress=False)
+    x = series(4, 12, 2, seed=5)
+    np.testing.assert_allclose(TimeX.load(explainer.save(tmp_path), explainer._module).explain(x).x, x * 2 + 1, rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------------- foreign modules
+
+
+def test_foreign_modules_need_an_embedding():
+    with pytest.raises(
+        ValueError, match=r"which layer of Attentive gives the embedding, with embedding=.*embed, encoder, head"
+    ):
+        TimeX(Attentive())
+
+
+def test_wrong_layer_names_give_near_misses():
+    with pytest.raises(ValueError, match=r"no layer 'encodr'\. Did you mean 'encoder'"):
+        TimeX(Attentive(), "encodr", CONFIG).fit(series(10, 13, 3), progress=False)
+
+
+def test_something_that_is_no_module():
+    with pytest.raises(ValueError, match=r"Expected a torch\.nn\.Module, got function"):
+        TimeX(series, "encoder")
+
+
+def test_pool_and_output_choose_the_embedding(tmp_path):
+    model = seeded(Recurrent, 11, 3)
+    x = series(30, 11, 3)
+
+    def last(states):
+        return states[:, -1]
+
+    explainer = TimeX(model, "gru", CONFIG, pool=last, output=0).fit(x, progress=False)
+    e = explainer.explain(x)
+    loaded = TimeX.load(explainer.save(tmp_path), model, pool=last, output=0)
+    same_explanations(loaded.explain(x), e)
+    assert not np.allclose(e.embedding, TimeX(model, "gru", CONFIG).fit(x, progress=False).explain(x).embedding, atol=1e-4)
+
+
+def test_a_model_with_nan_outputs_is_refused():
+    explainer = quick()
+    with torch.no_grad():
+        explainer._module.head[-1].bias[0] = torch.nan
+    with pytest.raises(ValueError, match="The model gives NaN or inf on some samples"):
+        explainer.fit(series(20, 12, 2), progress=False)
+
+
+# ------------------------------------------------------------------------------------------------------------- bad input
+
+
+def test_nan_is_refused_with_its_place(mv):
+    x = mv.x.copy()
+    x[3, 2, 1] = np.nan
+    with pytest.raises(ValueError, match=r"got nan at sample 3, step 2, channel 1 .* pass observed="):
+        mv.fresh().fit(x, progress=False)
+    with pytest.raises(ValueError, match="got nan at sample 3, step 2, channel 1"):
+        mv.explainer.explain(x)
+
+
+@pytest.mark.parametrize(("t", "d"), [(13, 3), (14, 2), (3, 14)])
+def test_another_shape_than_the_models(mv, t, d):
+    with pytest.raises(ValueError, match=rf"Expected x of shape \(N, 14, 3\), got \(9, {t}, {d}\): the model's own T and D"):
+        mv.explainer.explain(series(9, t, d))
+    with pytest.raises(ValueError, match=r"Expected x of shape \(N, 14, 3\)"):
+        mv.fresh().fit(series(9, t, d), progress=False)
+
+
+def test_foreign_models_hold_to_the_shape_fitted_on():
+    explainer = TimeX(seeded(Recurrent, 11, 3), "gru", replace(CONFIG, epochs=1)).fit(series(20, 11, 3), progress=False)
+    with pytest.raises(ValueError, match=r"Expected x of shape \(N, 11, 3\), got \(4, 12, 3\)"):
+        explainer.explain(series(4, 12, 3))
+
+
+def test_wrong_rank(mv):
+    with pytest.raises(ValueError, match=r"Expected x of shape \(N, T, D\), got \(14, 3\): add the batch axis"):
+        mv.explainer.explain(mv.x[0])
+    with pytest.raises(ValueError, match=r"Expected x of shape \(N, T, D\), got \(48, 14\)"):
+        mv.fresh().fit(mv.x[:, :, 0], progress=False)
+
+
+@pytest.mark.parametrize("n", [4, 10])
+def test_fewer_samples_than_a_batch(n):
+    explainer = quick(config=replace(CONFIG, batch_size=64)).fit(series(n, 12, 2), progress=False)
+    assert np.isfinite(explainer.explain(series(n, 12, 2)).attribution).all()
+    assert len(explainer.landmarks) == 6  # more landmarks than samples: some start alike
+
+
+def test_too_few_samples_to_split():
+    with pytest.raises(ValueError, match="Expected at least 4 samples to fit and validate on, got 3: pass more, or x_val="):
+        quick().fit(series(3, 12, 2), progress=False)
+
+
+def test_one_sample_can_be_explained(mv):
+    assert mv.explainer.explain(mv.x[:1]).attribution.shape == (1, 14, 3)
+
+
+def test_a_single_predicted_class_warns():
+    explainer = quick()
+    with torch.no_grad():
+        explainer._module.head[-1].bias[1] += 1000
+    with pytest.warns(UserWarning, match="predicts class 1 for all 27 training samples: there is no difference"):
+        explainer.fit(series(30, 12, 2), progress=False)
+    assert np.isfinite(explainer.explain(series(5, 12, 2)).attribution).all()
+
+
+def test_constant_channels():
+    x = series(40, 12, 2)
+    x[:, :, 1] = 2.5
+    for fill in ("mean", "draw"):
+        explainer = quick(config=replace(CONFIG, fill=fill)).fit(x, progress=False)
+        e = explainer.explain(x)
+        assert np.isfinite(e.attribution).all()
+        assert np.isfinite(explainer.history["criterion"]).all()
+
+
+def test_without_validation_data_a_tenth_is_set_apart_and_said_so(caplog):
+    x = series(40, 12, 2)
+    with caplog.at_level(logging.INFO, logger="timex"):
+        explainer = quick().fit(x, progress=False)
+    assert "no x_val given: 4 of 40 samples are set apart to select the best epoch" in caplog.messages
+    assert explainer.landmarks.counts.sum() == 36
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="timex"):
+        quick().fit(x, x_val=x[:9], progress=False)
+    assert caplog.messages == []
+
+
+def test_validation_data_of_another_shape(mv):
+    with pytest.raises(ValueError, match=r"Expected x_val with \(T, D\) = \(14, 3\), got \(14, 2\)"):
+        mv.fresh().fit(mv.x, x_val=series(8, 14, 2), progress=False)
+
+
+def test_labels_of_another_length(mv):
+    with pytest.raises(ValueError, match=r"Expected one label per sample, shape \(48,\), got \(47,\)"):
+        mv.fresh().fit(mv.x, np.zeros(47, dtype=int), progress=False)
+
+
+def test_a_target_is_refused(mv):
+    with pytest.raises(ValueError, match="explains the class the model predicts and takes no target"):
+        mv.explainer.explain(mv.asked, target=np.zeros(20, dtype=int))
+
+
+def test_before_fit(mv, tmp_path):
+    explainer = mv.fresh()
+    for call in (lambda: explainer.explain(mv.asked), lambda: explainer.landmarks, lambda: explainer.save(tmp_path)):
+        with pytest.raises(RuntimeError, match="has not been fitted"):
+            call()
+    assert len(explainer.history) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exploding_fit_says_so(mv):
+    """A scale of 1e30 overflows: no epoch has a finite validation value."""
+    explainer = quick()
+    with pytest.raises((RuntimeError, ValueError), match="finite"):
+        explainer.fit(series(20, 12, 2) * np.float32(1e30), progress=False)
+
+
+# ------------------------------------------------------------------------------------------------- irregular and missing
+
+
+@dataclass
+class Irregular:
+    x: np.ndarray
+    times: np.ndarray
+    observed: np.ndarray
+    explainer: TimeX
+
+
+@pytest.fixture(scope="module")
+def irregular():
+    t, d = 14, 3
+    rng = np.random.default_rng(0)
+    x, observed = series(N, t, d), rng.random((N, t, d)) > 0.15
+    observed[::2, -4:] = False  # every other sample is shorter
+    times = np.cumsum(rng.uniform(0.5, 1.5, size=(N, t)), axis=1).astype(np.float32)
+    times[::2, -4:] = 0
+    model = seeded(lambda: Transformer(d, 3, t, d_hidden=8), t, d)
+    explainer = TimeX(model, config=CONFIG).fit(np.where(observed, x, np.nan), times=times, observed=observed, progress=False)
+    return Irregular(x, times, observed, explainer)
+
+
+def test_unobserved_cells_get_no_attribution(irregular):
+    e = irregular.explainer.explain(irregular.x, times=irregular.times, observed=irregular.observed)
+    assert (e.attribution[~irregular.observed] == 0).all()
+    assert not e.mask[~irregular.observed].any()
+    assert (e.attribution[irregular.observed] > 0).all()
+    assert (e.x[~irregular.observed] == 0).all()
+    np.testing.assert_array_equal(e.observed, irregular.observed)
+    np.testing.assert_array_equal(e.times, irregular.times)
+    assert np.isfinite(e.attribution).all()
+
+
+def test_what_stands_in_unobserved_cells_does_not_matter(irregular):
+    options = {"times": irregular.times, "observed": irregular.observed}
+    a, b = (irregular.explainer.explain(np.where(irregular.observed, irregular.x, v), **options) for v in (np.nan, 1e9))
+    same_explanations(a, b)
+
+
+def test_unobserved_cells_do_not_matter_to_the_fit_either(irregular):
+    options = {"times": irregular.times, "observed": irregular.observed, "progress": False}
+    other = TimeX(irregular.explainer._module, config=CONFIG).fit(np.where(irregular.observed, irregular.x, -77.0), **options)
+    explained = {"times": irregular.times, "observed": irregular.observed}
+    same_explanations(other.explain(irregular.x, **explained), irregular.explainer.explain(irregular.x, **explained))
+
+
+def test_the_times_of_the_padding_do_not_matter(irregular):
+    times = irregular.times.copy()
+    times[::2, -4:] = 123.0
+    a, b = (irregular.explainer.explain(irregular.x, times=t, observed=irregular.observed) for t in (irregular.times, times))
+    same_explanations(a, b)
+
+
+def test_the_times_matter(irregular):
+    a, b = (irregular.explainer.explain(irregular.x, times=irregular.times * s, observed=irregular.observed) for s in (1, 2))
+    assert not np.allclose(a.attribution, b.attribution, atol=1e-3)
+
+
+def test_whole_steps_may_be_marked_as_unobserved(irregular):
+    """Observed of shape (N, T) says the same as the same for every channel."""
+    observed = np.ones((6, 14, 3), dtype=bool)
+    observed[:, -5:] = False
+    times = irregular.times[:6]
+    a, b = (irregular.explainer.explain(irregular.x[:6], times=times, observed=o) for o in (observed[:, :, 0], observed))
+    same_explanations(a, b)
+    assert (a.attribution[:, -5:] == 0).all()
+
+
+def test_irregular_chunks(irregular):
+    options = {"times": irregular.times, "observed": irregular.observed}
+    whole, parts = (irregular.explainer.explain(irregular.x, **options, chunk=chunk) for chunk in (None, 5))
+    np.testing.assert_allclose(parts.attribution, whole.attribution, atol=1e-6)
+
+
+def test_regular_data_given_as_irregular_is_the_same(mv):
+    times = np.tile(np.arange(1, 15), (20, 1))
+    e = mv.explainer.explain(mv.asked, times=times, observed=np.ones(mv.asked.shape, dtype=bool))
+    np.testing.assert_array_equal(e.attribution, mv.explainer.explain(mv.asked).attribution)
+
+
+def test_irregular_data_on_models_without_times():
+    """CNN and LSTM see zeros in the place of missing cells; validation data may be irregular too."""
+    x = series(30, 12, 2)
+    observed = np.random.default_rng(0).random(x.shape) > 0.2
+    for make in (lambda: CNN(2, 3, 12, width=6), lambda: LSTM(2, 3, 12, hidden=3, n_layers=1)):
+        explainer = TimeX(seeded(make, 12, 2), config=CONFIG)
+        explainer.fit(x, observed=observed, x_val=x[:8], observed_val=observed[:8], progress=False)
+        e = explainer.explain(x, observed=observed)
+        assert (e.attribution[~observed] == 0).all()
+        assert np.isfinite(e.attribution).all()
+
+
+# --------------------------------------------------------------------------------------------------- many at once
+
+
+def arms():
+    """Explainers that differ in numbers (train together), in structure (apart) and in architecture (apart), interleaved."""
+    t, d = 12, 2
+    models = {
+        "cnn": seeded(lambda: CNN(d, 3, t, width=6), t, d),
+        "cnn_wide": seeded(lambda: CNN(d, 3, t, width=7), t, d),
+        "transformer": seeded(lambda: Transformer(d, 3, t, d_hidden=8), t, d),
+        "transformer_undropped": seeded(lambda: Transformer(d, 3, t, d_hidden=8, dropout=0.0), t, d),
+        "lstm": seeded(lambda: LSTM(d, 3, t, hidden=3, n_layers=1), t, d),
+    }
+    return [
+        (models["cnn"], CONFIG),
+        (models["transformer"], CONFIG),
+        (models["cnn"], replace(CONFIG, r=0.2, lr=3e-3, seed=1)),
+        (models["lstm"], CONFIG),
+        (models["cnn"], replace(CONFIG, fill="draw")),
+        (models["cnn"], replace(CONFIG, shown=1.0)),
+        (models["transformer_undropped"], CONFIG),
+        (models["cnn"], replace(CONFIG, select="consistency", lam_e=3.0)),
+        (models["cnn"], replace(CONFIG, generator_dropout=0.4)),
+        (models["cnn"], replace(CONFIG, generator_layers=1, n_landmarks=4)),
+        (models["cnn"], replace(CONFIG, warmup=3)),
+        (models["cnn_wide"], CONFIG),
+        (models["cnn"], replace(CONFIG, tau=0.5, lam_lc=2.0, lam_con=0.5, weight_decay=0.1, encoder_init="scratch")),
+    ]
+
+
+def test_fit_many_equals_each_alone(monkeypatch):
+    x = series(40, 12, 2)
+    data = [(x + 0.1 * i, np.arange(40) % 3, series(9, 12, 2, seed=i)) for i in range(13)]
+    many = [TimeX(model, config=config) for model, config in arms()]
+    sizes = []
+    from timex import engine
+
+    train = engine.train
+    monkeypatch.setattr(
+        engine, "train", lambda program, members, *a, **k: sizes.append(len(members)) or train(program, members, *a, **k)
+    )
+    fitted = fit_many(many, data, progress=False)
+    assert all(a is b for a, b in zip(fitted, many, strict=True))
+    assert sizes == [3, *[1] * 10]  # the three CNNs that differ in numbers alone run as one program
+    for i, ((model, config), (x_i, y, x_val)) in enumerate(zip(arms(), data, strict=True)):
+        alone = TimeX(model, config=config).fit(x_i, y, x_val=x_val, progress=False)
+        a, b = alone.explain(x_i), fitted[i].explain(x_i)
+        np.testing.assert_allclose(b.attribution, a.attribution, atol=1e-4, err_msg=str(i))
+        np.testing.assert_allclose(b.divergence, a.divergence, atol=1e-4, err_msg=str(i))
+        assert fitted[i].config == config
+
+
+def test_fit_many_asks_for_data_for_each():
+    with pytest.raises(ValueError, match="zip"):
+        fit_many([quick(), quick()], [(series(20, 12, 2), None, None)], progress=False)
+
+
+# ----------------------------------------------------------------------------------------------------------- ablations
+
+
+SWITCHES = [
+    {"mask": "soft"},
+    {"consistency": "simclr"},
+    {"consistency": "none"},
+    {"consistency": "mbc_normalised"},
+    {"label": "pairwise"},
+    {"label": "batch"},
+    {"label": "none"},
+    {"encoder_init": "scratch"},
+    {"masking": "attention"},
+    {"masking": "both"},
+    {"masking": "auto"},
+    {"fill": "draw"},
+    {"connectivity": "equation"},
+    {"select": "consistency"},
+    {"scheduler": "plateau"},
+    {"scheduler": "none", "warmup": 2, "patience": 1},
+    {"shown": 0.0},
+    {"shown": 1.0},
+    {"generator_layers": 2, "generator_hidden": 5, "generator_dropout": 0.0},
+]
+
+
+@pytest.fixture(scope="module")
+def one_epoch(mv):
+    """The history without any switch."""
+    return mv.fresh(replace(CONFIG, epochs=1)).fit(mv.x, x_val=mv.x_val, progress=False).history
+
+
+@pytest.mark.parametrize("switch", SWITCHES, ids=lambda s: "-".join(f"{k}={v}" for k, v in s.items()))
+def test_every_switch_runs_and_does_something(mv, one_epoch, switch):
+    explainer = mv.fresh(replace(CONFIG, epochs=1, **switch)).fit(mv.x, x_val=mv.x_val, progress=False)
+    history = explainer.history
+    losses = ["loss", "mbc", "landmarks", "lc", "l_m", "l_con", "criterion", "val_mbc", "val_lc"]
+    assert len(history) == 1
+    assert np.isfinite(history[losses].to_numpy()).all()
+    assert np.isfinite(explainer.explain(mv.asked).attribution).all()
+    if switch == {"consistency": "none"}:
+        assert history["mbc"].item() == 0
+    elif switch == {"label": "none"}:
+        assert history["lc"].item() == 0
+    else:
+        assert history["mbc"].item() > 0
+        assert history["lc"].item() > 0
+    changed = ["loss", "criterion"]
+    if switch not in ({"masking": "auto"}, {"scheduler": "plateau"}):  # on this model and one epoch, no other thing
+        assert history[changed].to_numpy().tolist() != one_epoch[changed].to_numpy().tolist()
+
+
+def test_encoder_from_scratch(mv):
+    """With training that moves nothing, the encoder keeps its start: the model's weights, or fresh ones."""
+    for init, equal in {"reference": True, "scratch": False}.items():
+        explainer = mv.fresh(replace(CONFIG, epochs=1, lr=1e-12, encoder_init=init)).fit(mv.x, x_val=mv.x_val, progress=False)
+        for name, weight in mv.model.named_parameters():
+            if name.endswith("weight") and "norm" not in name:
+                own = explainer.model.encoder.get_parameter(name)
+                assert torch.allclose(own, weight, atol=1e-6) is equal, name
+
+
+def test_foreign_encoder_from_scratch():
+    model = seeded(Attentive, 13, 3)
+    config = replace(CONFIG, epochs=1, lr=1e-12, encoder_init="scratch")
+    explainer = TimeX(model, "encoder", config).fit(series(30, 13, 3), progress=False)
+    for name, weight in model.named_parameters():
+        if name.endswith("weight") and "norm" not in name:
+            assert not torch.allclose(explainer.model.encoder.module.get_parameter(name), weight, atol=1e-6), name
+
+
+def test_attention_masking_of_a_model_without_attention():
+    with pytest.raises(ValueError, match=r"masking='attention' needs a model with an attention mask, which CNN has not"):
+        quick(config=replace(CONFIG, masking="attention")).fit(series(20, 12, 2), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"r": 0.0}, "Expected r strictly between 0 and 1, got 0.0"),
+        ({"r": 1.0}, "Expected r strictly between 0 and 1, got 1.0"),
+        ({"tau": 0.0}, "Expected tau > 0, got 0.0"),
+        ({"lr": -1.0}, "Expected lr > 0, got -1.0"),
+        ({"lam_lc": -1.0}, "Expected lam_lc >= 0, got -1.0"),
+        ({"lam_e": -1.0}, "Expected lam_e >= 0"),
+        ({"lam_con": -1.0}, "Expected lam_con >= 0"),
+        ({"weight_decay": -0.1}, "Expected weight_decay >= 0"),
+        ({"shown": 1.5}, "Expected shown between 0 and 1, got 1.5"),
+        ({"n_landmarks": 0}, "Expected at least one landmark, got 0"),
+        ({"consistency": "none", "label": "none"}, "got neither: nothing would tie the masks to the model"),
+        ({"mask": "hard"}, "Expected mask among straight_through, soft, got 'hard'"),
+        ({"masking": "values"}, "Expected masking among value, attention, both, auto, got 'values'"),
+    ],
+)
+def test_config_errors(values, words):
+    with pytest.raises(ValueError, match=words):
+        TimeXConfig(**values)
+
+
+@pytest.mark.parametrize("values", [{"epochs": 0}, {"batch_size": 1}])
+def test_schedules_that_cannot_train(values):
+    with pytest.raises(ValueError, match=r"Expected epochs >= 1 and batch_size >= 2 \(the losses compare pairs\)"):
+        quick(config=replace(CONFIG, **values)).fit(series(20, 12, 2), progress=False)
+
+
+def test_the_papers_settings():
+    assert list(PAPER) == ["freqshapes", "seqcomb_uv", "seqcomb_mv", "lowvar"]
+    for config in PAPER.values():
+        assert (config.r, config.lam_e, config.lam_con, config.n_landmarks, config.tau) == (0.5, 2.0, 2.0, 50, 1.0)
+        assert (config.label, config.connectivity, config.fill, config.masking) == ("pairwise", "equation", "draw", "auto")
+        assert (config.shown, config.select, config.mask) == (0.0, "consistency", "straight_through")
+    assert [c.epochs for c in PAPER.values()] == [50, 50, 100, 100]
+    assert [c.lr for c in PAPER.values()] == [0.001, 0.001, 0.001, 0.003]
+    assert [c.weight_decay for c in PAPER.values()] == [0.001, 0.001, 0.001, 0.0001]
+
+
+# ------------------------------------------------------------------------------------------------------------ learning
+
+
+@pytest.mark.parametrize(("lam_e", "left"), [(0.0, 0.25), (1.0, 0.5)])
+def test_one_batch_can_be_overfitted(lam_e, left):
+    """32 samples, one batch: the surrogate learns the model's predictions, best where nothing has to be hidden."""
+    t, d = 12, 2
+    model = seeded(lambda: Transformer(d, 3, t, d_hidden=16), t, d)
+    x = series(32, t, d)
+    config = TimeXConfig(epochs=60, batch_size=32, n_landmarks=6, lr=1e-2, generator_dropout=0.0, r=0.5, lam_e=lam_e)
+    explainer = TimeX(model, config=config).fit(x, x_val=x, progress=False)
+    first, last = explainer.history.iloc[0], explainer.history.iloc[-5:].mean()
+    assert last["lc"] < left * first["lc"]
+    assert last["loss"] < 0.5 * first["loss"]
+    assert last["val_kept"] == pytest.approx(0.5 if lam_e else 1.0, abs=0.05)  # the prior, or everything
+    assert explainer.explain(x).agreement.mean() > 0.7
