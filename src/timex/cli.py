@@ -44,6 +44,19 @@ def main() -> None:
         sys.exit(2)
 
 
+@app.callback()
+def options(
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads; 1 is often fastest for small models on a busy machine.")
+    ] = None,
+) -> None:
+    """Explanations for any time-series model."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
 # ---------------------------------------------------------------------------------------------------------------- data
 
 
@@ -69,7 +82,8 @@ def data_describe(name: str, fold: Fold = 0, seed: Seed = 0) -> None:
     d = load_dataset(name, fold=fold, seed=seed)
     console.print(f"[bold]{d.name}[/], fold {fold}, seed {seed}: T = {d.train.x.shape[1]}, D = {d.train.x.shape[2]}")
     console.print(f"channels: {', '.join(d.channels)}")
-    table = Table("part", "samples", *d.classes, "observed", "truth")
+    console.print("classes: " + ", ".join(f"{c} {name}" for c, name in enumerate(d.classes)))
+    table = Table("part", "samples", *(f"class {c}" for c in range(len(d.classes))), "observed", "truth")
     for part_name in ("train", "val", "test"):
         part = getattr(d, part_name)
         counts = [str(int((part.y == c).sum())) for c in range(len(d.classes))]
@@ -136,6 +150,9 @@ def fit(
     model: Annotated[str | None, typer.Option(help="package.module:factory that returns the trained torch module.")] = None,
     reference: Annotated[Path | None, typer.Option(help="A folder written by `timex train`, instead of --model.")] = None,
     embedding: Annotated[str | None, typer.Option(help="Layer whose output is the embedding, with --model.")] = None,
+    pool: Annotated[int | None, typer.Option(help="Axis of that layer's output to average over.")] = None,
+    output: Annotated[int | None, typer.Option(help="Which of that layer's outputs, if it returns several.")] = None,
+    r: Annotated[float, typer.Option(help="Prior probability that a cell is kept; lower for sparser explanations.")] = 0.2,
     val: Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is set apart.")] = None,
     fold: Fold = 0,
     epochs: Epochs = None,
@@ -149,12 +166,14 @@ def fit(
 
     module, source = _load_model(model, reference)
     train_series, val_series = _training_series(data, val, fold)
-    config = replace(TimeXConfig(), seed=seed)
+    config = replace(TimeXConfig(), seed=seed, r=r)
     config = config if epochs is None else replace(config, epochs=epochs)
     explainer = TimeX(
         module,
         embedding,
         config,
+        pool=pool,
+        output=output,
         device=_device(device),
         channels=train_series.channels,
         classes=train_series.classes,
@@ -166,7 +185,7 @@ def fit(
     explainer.save(out)
     if reference is not None:
         shutil.copytree(reference, out / "reference", dirs_exist_ok=True)
-    (out / "model.json").write_text(json.dumps(source) + "\n")
+    _write_json({**source, "pool": pool, "output": output}, out / "model.json")
     best = explainer.history.query("selected").iloc[0]
     console.print(
         f"epoch {int(best['epoch'])} selected; the surrogate agrees with the model on {best['val_agreement']:.1%} of the "
@@ -186,7 +205,7 @@ def explain(
     if out.suffix not in (".npz", ".parquet", ".csv"):
         raise ValueError(f"Expected --out to end in .npz, .parquet or .csv, got {out.name!r}.")
     fitted = _load_explainer(explainer, device)
-    series = _test_series(data, fold)
+    series = _test_series(data, fold, fitted)
     started = time.perf_counter()
     explanation = fitted.explain(series.x, times=series.times, observed=series.observed)
     seconds = time.perf_counter() - started
@@ -207,13 +226,14 @@ def evaluate(
 ) -> None:
     """Score explanations against the truth, beside integrated gradients, controls, and the paper where it has the data set."""
     fitted = _load_explainer(explainer, device)
-    series = _test_series(data, fold)
+    series = _test_series(data, fold, fitted)
     if series.truth is None:
         raise ValueError(f"{data} has no truth to score against: a file needs a truth array or column (docs/files.md).")
     scores = _scores(fitted, series)
     _print_scores(scores, data)
     if out is not None:
         _write_json(scores, out)
+        console.print(f"Scores written to {out}")
 
 
 # ---------------------------------------------------------------------------------------------------------------- demo
@@ -223,7 +243,7 @@ def evaluate(
 def demo(
     out: Out = Path("demo"),
     seed: Seed = 0,
-    reference_epochs: Annotated[int, typer.Option(help="Epochs of the reference model.")] = 30,
+    reference_epochs: Annotated[int, typer.Option(help="Epochs of the reference model.")] = 20,
     epochs: Annotated[int, typer.Option(help="Epochs of TimeX.")] = 15,
     device: Device = None,
 ) -> None:
@@ -261,7 +281,7 @@ def demo(
 
     save_reference(trained.model, out / "reference", dataset="freqshapes", fold=0)
     explainer.save(out / "explainer")
-    (out / "explainer" / "model.json").write_text(json.dumps({"reference": "../reference"}) + "\n")
+    _write_json({"reference": "../reference"}, out / "explainer" / "model.json")
     explanation = explainer.explain(data.test.x)
     explanation.save(out / "explanations.npz")
     chosen = [int(np.flatnonzero(explanation.prediction == c)[0]) for c in range(4)]
@@ -277,7 +297,7 @@ def demo(
     for name, figure in figures.items():
         plots.save(figure, out / name)
     _write_json(scores, out / "scores.json")
-    console.print(f"{time.perf_counter() - started:.0f} s. Figures, explanations and the explainer are in {out}/")
+    console.print(f"{time.perf_counter() - started:.0f} s. Scores, figures, explanations and the explainer are in {out}/")
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
@@ -318,7 +338,7 @@ def _load_explainer(folder: Path, device: str | None) -> Any:
     source = json.loads(where.read_text())
     reference = folder / source["reference"] if "reference" in source else None
     model, _ = _load_model(source.get("model"), reference)
-    return TimeX.load(folder, model, device=_device(device))
+    return TimeX.load(folder, model, pool=source.get("pool"), output=source.get("output"), device=_device(device))
 
 
 def _training_series(data: str, val: str | None, fold: int) -> tuple[Series, Series | None]:
@@ -334,14 +354,15 @@ def _training_series(data: str, val: str | None, fold: int) -> tuple[Series, Ser
     return train_series, read_series(val, classes=train_series.classes or None, channels=train_series.channels)
 
 
-def _test_series(data: str, fold: int) -> Series:
+def _test_series(data: str, fold: int, fitted: Any) -> Series:
+    """Series to explain; a file's channels come in the order the explainer was fitted on, whatever their order in the file."""
     from timex.data import LOADERS, load_dataset
     from timex.data.files import Series, read_series
 
     if data in LOADERS:
         d = load_dataset(data, fold=fold)
         return Series.of_part(d.test, d.channels, d.classes)
-    return read_series(data)
+    return read_series(data, classes=fitted.classes or None, channels=fitted.channels or None)
 
 
 def _scores(explainer: Any, series: Series) -> dict[str, dict[str, float]]:
@@ -397,4 +418,3 @@ def _write_json(value: Any, path: Path) -> None:
 
     with atomic_path(path) as beside:
         beside.write_text(json.dumps(value, indent=2) + "\n")
-    console.print(f"Scores written to {path}")

@@ -86,7 +86,8 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
             bias = torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, torch.finfo(q.dtype).min)
             bias = bias.expand(*q.shape[:-1], k.shape[-2]).unsqueeze(-3)
         # The fused kernels want an axis of heads.
-        return F.scaled_dot_product_attention(*(a.unsqueeze(-3) for a in (q, k, v)), attn_mask=bias).squeeze(-3)
+        heads = F.scaled_dot_product_attention(q.unsqueeze(-3), k.unsqueeze(-3), v.unsqueeze(-3), attn_mask=bias)
+        return heads.squeeze(-3)
     scores = (q / math.sqrt(q.shape[-1])) @ k.mT  # (..., T, T); scaling q is cheaper than scaling the scores
     if hidden is not None:
         scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from timex.reference.base import ReferenceModel
-from timex.reference.wrap import _clear_hooks
+from timex.reference.wrap import clear_hooks
 from timex.types import Explanation, check_labels, check_series
 
 
@@ -32,7 +32,7 @@ class Unfitted:
     def __init__(self, model: nn.Module, device: torch.device | str | None = None) -> None:
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.model = copy.deepcopy(model).to(self.device).eval().requires_grad_(False)
-        _clear_hooks(self.model)
+        clear_hooks(self.model)
 
     def fit(
         self,

@@ -28,7 +28,7 @@ from timex.method.model import TimeXModel
 from timex.method.objective import Objective, hyper_of, structure_of
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, weights_hash
-from timex.reference.wrap import Pick, Pool, Wrapped, _clear_hooks
+from timex.reference.wrap import Pick, Pool, Wrapped, clear_hooks
 from timex.types import Baseline, Explanation, atomic_path, baseline_of, check_labels, check_series
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 CHUNK_CELLS = 2**25
 """Attention weights (chunk x T x T) held at once while explaining: about 128 MB each."""
+MAX_VAL = 1024
+"""Validation samples used at most: the consistency losses compare all pairs of them, every epoch."""
 VAL_SHARE = 0.1
 """Share of the training data set apart for selection when no validation data is given."""
 
@@ -60,7 +62,7 @@ class TimeX:
 
     Example:
         >>> x = np.random.default_rng(0).normal(scale=3, size=(40, 16, 2)).astype("float32")
-        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, 3, bias=False))
         >>> explainer = TimeX(model, embedding="2", config=TimeXConfig(epochs=1)).fit(x, progress=False)
         >>> explainer.explain(x[:5]).attribution.shape
         (5, 16, 2)
@@ -131,19 +133,19 @@ class TimeX:
             self
         """
         data = _Series(*check_series(x, times, observed))
-        labels = None if y is None else check_labels(y, len(data))
         val = None if x_val is None else _Series(*check_series(x_val, times_val, observed_val))
-        return fit_many([self], [(data, labels, val)], progress=progress)[0]
+        return fit_many([self], [(data, y, val)], progress=progress)[0]
 
     def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None) -> engine.Member:
         """Everything before the first step: split, wrap the model, run it over the data, start the weights."""
-        data, y, val = self._split(data, y, val)
+        data, y, val = self._split(data, None if y is None else check_labels(y, len(data)), val)
+        self._check_names(data.x.shape[2])
         self._reference_hash = weights_hash(self._module)  # now: the user may train the model on after the fit
         self.reference = self._copy_of_model(_tensor(data.x[:2], "cpu"))
         _check_shape(data.x.shape, self.reference)
         self.baseline = baseline_of(data.x, data.observed)
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.config.seed)
+            torch.default_generator.manual_seed(self.config.seed)  # not torch.manual_seed, which reseeds GPUs too
             self.model = TimeXModel(self.reference, self.config)
             if self.config.encoder_init == "scratch":
                 _reset(self.model.encoder)
@@ -170,13 +172,21 @@ class TimeX:
             seed=self.config.seed,
         )
 
+    def _check_names(self, n_channels: int) -> None:
+        for name, values in {"channels": self.channels, "units": self.units}.items():
+            if len(values) not in (0, n_channels):
+                raise ValueError(f"Expected {name} for each of the {n_channels} channels of x, got {len(values)}.")
+        for values in self.scaling or ():
+            if np.size(values) not in (1, n_channels):
+                raise ValueError(f"Expected scaling as one number or {n_channels}, one per channel, got {np.size(values)}.")
+
     def _copy_of_model(self, sample: Tensor) -> ReferenceModel:
         """The model as a frozen reference of our own, without the user's hooks."""
         module = copy.deepcopy(self._module).cpu()
         if not isinstance(module, ReferenceModel):
             assert self._embedding is not None
             return Wrapped(module, self._embedding, sample, self._pool, self._output)
-        _clear_hooks(module)
+        clear_hooks(module)
         return module.eval().requires_grad_(False)
 
     def _split(
@@ -185,14 +195,20 @@ class TimeX:
         if val is not None:
             if val.x.shape[1:] != data.x.shape[1:]:
                 raise ValueError(f"Expected x_val with (T, D) = {data.x.shape[1:]}, got {val.x.shape[1:]}.")
-            return data, y, val
+            return data, y, self._at_most(val, MAX_VAL)
         n_val = max(2, round(VAL_SHARE * len(data)))
         if len(data) - n_val < 2:
             raise ValueError(f"Expected at least 4 samples to fit and validate on, got {len(data)}: pass more, or x_val=.")
         order = np.random.default_rng(self.config.seed).permutation(len(data))
         held, kept = np.sort(order[:n_val]), np.sort(order[n_val:])
         log.info("no x_val given: %d of %d samples are set apart to select the best epoch", n_val, len(data))
-        return data.take(kept), None if y is None else y[kept], data.take(held)
+        return data.take(kept), None if y is None else y[kept], self._at_most(data.take(held), MAX_VAL)
+
+    def _at_most(self, data: _Series, n: int) -> _Series:
+        if len(data) <= n:
+            return data
+        log.info("%d of the %d validation samples are used: the losses compare all pairs", n, len(data))
+        return data.take(np.sort(np.random.default_rng(self.config.seed).permutation(len(data))[:n]))
 
     @torch.no_grad()
     def _with_reference(self, data: _Series) -> engine.Tensors:
@@ -426,13 +442,25 @@ def fit_many(
 
     Args:
         explainers: Unfitted explainers.
-        data: For each (x, y or None, x_val or None); x as an array or as checked series.
+        data: For each (x, y or None, x_val or None); x as an array, or a `Part` with times and observed.
         progress: Show a progress bar.
         options: Passed to `engine.train`.
 
     Returns:
         The explainers, fitted.
     """
+    before = [dict(vars(explainer)) for explainer in explainers]
+    try:
+        _fit(explainers, data, progress, options)
+    except BaseException:  # an explainer is fitted or as it was, never in between
+        for explainer, attributes in zip(explainers, before, strict=True):
+            vars(explainer).clear()
+            vars(explainer).update(attributes)
+        raise
+    return list(explainers)
+
+
+def _fit(explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], progress: bool, options: dict[str, Any]) -> None:
     members = [
         explainer._prepare(_series(x), y, None if val is None else _series(val))
         for explainer, (x, y, val) in zip(explainers, data, strict=True)
@@ -469,7 +497,6 @@ def fit_many(
             )
         for i, run in zip(indices, runs, strict=True):
             explainers[i]._finish(run, members[i])
-    return list(explainers)
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
@@ -502,7 +529,11 @@ class _Series:
 
 
 def _series(value: Any) -> _Series:
-    return value if isinstance(value, _Series) else _Series(*check_series(value))
+    if isinstance(value, _Series):
+        return value
+    if hasattr(value, "x"):  # a Part or a Series
+        return _Series(*check_series(value.x, value.times, value.observed))
+    return _Series(*check_series(value))
 
 
 def _tensor(array: NDArray[Any], device: torch.device | str) -> Tensor:

@@ -69,7 +69,7 @@ def connectivity(p: Tensor, observed: Tensor | None = None) -> Tensor:
     return (steps * (observed[:, 1:] & observed[:, :-1])).sum() / observed.sum().clamp_min(1)
 
 
-def connectivity_published(p: Tensor) -> Tensor:
+def connectivity_published(p: Tensor, observed: Tensor | None = None) -> Tensor:
     """L_con as the published code computes it for one channel: one L2 norm over the whole batch, over its size.
 
     The form is ||p[:, 1:] - p[:, :-1]||_2 / (B (T-1) D). It weakens with the square root of the batch size, which
@@ -77,9 +77,13 @@ def connectivity_published(p: Tensor) -> Tensor:
 
     Args:
         p: Probability that a cell is kept, (B, T, D).
+        observed: Cells that exist, (B, T, D) bool; a pair counts when both its ends do. All of them by default.
     """
     steps = p[:, 1:] - p[:, :-1]  # (B, T-1, D)
-    return torch.linalg.vector_norm(steps) / steps.numel()
+    if observed is None:
+        return torch.linalg.vector_norm(steps) / steps.numel()
+    pairs = observed[:, 1:] & observed[:, :-1]
+    return torch.linalg.vector_norm(steps * pairs) / pairs.sum().clamp_min(1)
 
 
 # ---- the embedding ---------------------------------------------------------------------------------------------------

@@ -119,7 +119,7 @@ def build(arch: str, config: Mapping[str, Any]) -> ReferenceModel:
 def initialised(arch: str, config: Mapping[str, Any], seed: int) -> ReferenceModel:
     """A fresh model whose weights depend on `seed` alone; torch's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # not torch.manual_seed, which reseeds GPUs too
         return build(arch, config)
 
 

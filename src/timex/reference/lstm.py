@@ -15,7 +15,7 @@ from timex.reference.base import ReferenceModel, mean_over_time, mlp_head, obser
 
 
 class LSTM(ReferenceModel):
-    """A bidirectional LSTM classifier. With padded series its backward direction starts in the padding, whose length it then sees.
+    """A bidirectional LSTM classifier. With padded series its backward direction starts in the padding, and so sees its length.
 
     Args:
         n_channels: D.

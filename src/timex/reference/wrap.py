@@ -48,7 +48,7 @@ class Wrapped(ReferenceModel):
         self.layer = find_layer(module, embedding)
         self.pool, self.pick = pool, output
         self.module = copy.deepcopy(module).eval().requires_grad_(False)
-        _clear_hooks(self.module)
+        clear_hooks(self.module)
         self.n_steps, self.n_channels = x.shape[1], x.shape[2]
         with torch.no_grad():
             tried = self.output(x)
@@ -153,7 +153,7 @@ def _mean_over_time(out: Tensor, x: Tensor, layer: str) -> Tensor:
     return out.mean(dim=axes[0])
 
 
-def _clear_hooks(module: nn.Module) -> None:
+def clear_hooks(module: nn.Module) -> None:
     """Forget hooks that came along with the copy: they belong to the user's object, and may write to it.
 
     Those of torch.nn stay: spectral norm and pruning make the weights in them.

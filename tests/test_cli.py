@@ -1,0 +1,196 @@
+"""The command line as a user types it: what it writes, what it prints, and how it complains."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from timex import Explanation, TimeX, load_reference
+from timex.cli import app, main
+from timex.data import LOADERS
+from timex.data.files import Series, write_series
+from timex.data.synthetic import freqshapes
+
+run = CliRunner()
+
+MODEL = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Conv1d(2, 6, 5, padding=2)
+        self.head = nn.Linear(6, 3)
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x.transpose(1, 2))).mean(2))
+
+def net():
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = Net()
+        with torch.no_grad():
+            model.head.weight.mul_(20)
+    return model
+"""
+
+
+def invoke(*arguments):
+    result = run.invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """FreqShapes with few samples, under its own name."""
+    whole = LOADERS["freqshapes"]
+    LOADERS["freqshapes"] = lambda seed, fold: freqshapes(seed, fold, sizes=(96, 32, 32))
+    yield
+    LOADERS["freqshapes"] = whole
+
+
+@pytest.fixture(scope="module")
+def explainer_folder(tiny, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    invoke("train", "freqshapes", "--out", folder / "reference", "--epochs", 1)
+    invoke("fit", "--reference", folder / "reference", "--data", "freqshapes", "--out", folder / "explainer", "--epochs", 1)
+    return folder / "explainer"
+
+
+@pytest.fixture(scope="module")
+def series():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 12, 2)).astype("float32")
+    return Series.of(x, y=np.arange(40) % 3, truth=rng.random(x.shape) < 0.2, channels=("left", "right"))
+
+
+def test_data_list_and_describe(tiny):
+    assert "freqshapes │ 50" in invoke("data", "list")
+    described = invoke("data", "describe", "freqshapes")
+    assert "up every 17" in described
+    assert "T = 50, D = 1" in described
+
+
+def test_train_saves_a_model_with_its_scores(tiny, tmp_path):
+    output = invoke("train", "freqshapes", "--out", tmp_path, "--epochs", 1, "--arch", "cnn")
+    assert "F1" in output
+    facts = json.loads((tmp_path / "reference.json").read_text())
+    assert facts["arch"] == "cnn"
+    assert set(facts["scores"]) == {"val", "check", "test"}
+    assert load_reference(tmp_path).n_steps == 50
+
+
+def test_train_says_when_a_reference_is_weak(tiny, tmp_path):
+    output = invoke("train", "freqshapes", "--out", tmp_path, "--epochs", 1)
+    assert "under the gate" in output
+    assert "3 attempt(s)" in output
+    assert "0.9716" in output  # the paper's F1 beside ours
+
+
+@pytest.mark.parametrize("suffix", ["npz", "parquet", "csv"])
+def test_explain_writes_what_was_asked_for(explainer_folder, tmp_path, suffix):
+    out = tmp_path / f"explanations.{suffix}"
+    output = invoke("explain", "--explainer", explainer_folder, "--data", "freqshapes", "--out", out)
+    assert "32 explanations" in output
+    assert "surrogate and model agree on" in output
+    if suffix == "npz":
+        assert Explanation.load(out).attribution.shape == (32, 50, 1)
+    else:
+        table = pd.read_parquet(out) if suffix == "parquet" else pd.read_csv(out)
+        assert len(table) == 32 * 50
+        assert {"sample", "step", "channel", "value", "attribution", "agreement"} <= set(table.columns)
+    assert [p.name for p in tmp_path.iterdir()] == [out.name]
+
+
+def test_evaluate_prints_ours_beside_the_papers(explainer_folder, tmp_path):
+    output = invoke("evaluate", "--explainer", explainer_folder, "--data", "freqshapes", "--out", tmp_path / "scores.json")
+    assert "0.832" in output
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert set(scores) == {"timex", "ig", "amplitude", "random"}
+    assert scores["amplitude"]["auprc"] > 0.9
+
+
+def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_net.py").write_text(MODEL)
+    write_series("train.parquet", series)
+    write_series("test.csv", series, layout="wide")
+    fit = (
+        "fit",
+        "--model",
+        "my_net:net",
+        "--embedding",
+        "body",
+        "--pool",
+        2,
+        "--data",
+        "train.parquet",
+        "--out",
+        "e",
+        "--epochs",
+        1,
+    )
+    assert "Written to e" in invoke(*fit)
+    invoke("explain", "--explainer", "e", "--data", "test.csv", "--out", "a.npz")
+    swapped = pd.read_csv("test.csv")
+    order = [c for c in swapped.columns if c not in ("left", "right")] + ["right", "left"]
+    swapped[order].to_csv("swapped.csv", index=False)
+    invoke("explain", "--explainer", "e", "--data", "swapped.csv", "--out", "b.npz")
+    a, b = Explanation.load("a.npz"), Explanation.load("b.npz")
+    np.testing.assert_array_equal(a.attribution, b.attribution)  # channels are found by name, not by place
+    assert a.channels == ("left", "right")
+    import my_net
+
+    again = TimeX.load("e", my_net.net(), pool=2, device="cpu").explain(series.x)
+    np.testing.assert_allclose(again.attribution, a.attribution, atol=1e-6)
+    invoke("evaluate", "--explainer", "e", "--data", "train.parquet")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["data", "describe", "freqshape"], "did you mean freqshapes"),
+        (["train", "freqshapes", "--out", "o", "--arch", "rnn"], "Unknown architecture 'rnn'; known: transformer, cnn, lstm"),
+        (["fit", "--data", "freqshapes", "--out", "o"], "either --model package.module:factory or --reference FOLDER"),
+        (["fit", "--data", "x.npz", "--out", "o", "--model", "json"], "Expected --model as package.module:factory"),
+        (["fit", "--data", "x.npz", "--out", "o", "--model", "no_such:net"], "No module named"),
+        (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.npz"], "holds no explainer"),
+        (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.txt"], ".npz, .parquet or .csv"),
+    ],
+)
+def test_mistakes_are_one_clear_line(arguments, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["timex", *arguments])
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert words in printed
+    assert "Traceback" not in printed
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_option():
+    before = torch.get_num_threads()
+    invoke("--threads", 1, "data", "describe", "freqshapes")
+    assert torch.get_num_threads() == 1
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+def test_demo(tmp_path):
+    output = invoke("demo", "--out", tmp_path)
+    assert "reference model: F1" in output
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert scores["reference"]["f1"] >= 0.95
+    assert scores["timex"]["auprc"] >= 0.75
+    assert scores["timex"]["auprc"] > scores["ig"]["auprc"]
+    pictures = {p.name for p in tmp_path.glob("*.png")}
+    assert pictures == {"explanation.png", "comparison.png", "landmarks.png", "history.png"}
+    assert "agree" in invoke(
+        "explain", "--explainer", tmp_path / "explainer", "--data", "freqshapes", "--out", tmp_path / "e.npz"
+    )
