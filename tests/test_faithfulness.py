@@ -131,7 +131,7 @@ def test_equal_amplitudes_do_not_hide_what_the_model_uses():
     config = replace(preset("equalshapes", "cnn"), epochs=25, model={"width": 64})
     reference = train_references([data], "cnn", config, progress=False)[0]
     part = check_part("equalshapes")
-    ours = auprc(fitted(reference.model, data.train.x, data.val.x, epochs=20).explain(part.x), part.truth)
+    ours = auprc(fitted(reference.model, data.train.x, data.val.x, epochs=12).explain(part.x), part.truth)
     amplitude = auprc(Amplitude(reference.model).explain(part.x), part.truth)
     ig = IntegratedGradients(reference.model).explain(part.x)
     absolute = auprc(replace(ig, attribution=np.abs(ig.attribution)), part.truth)
