@@ -2,8 +2,8 @@
 
     python benchmarks/training.py --data freqshapes seqcomb_mv --members 1 5 20 --device cuda --out training.json
 
-For comparison, the published code takes 30 ms (FreqShapes) and 36 to 38 ms (SeqComb-MV) for one TimeX step of one fold at batch 64 on
-one H200.
+For comparison, the published code takes 30 ms (FreqShapes) and 36 to 38 ms (SeqComb-MV) for one TimeX step of one fold at batch
+64 on one H200.
 """
 
 from __future__ import annotations

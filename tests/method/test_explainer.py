@@ -19,7 +19,7 @@ from timex.method.config import PAPER
 from timex.reference import CNN, LSTM, Transformer
 
 N, N_VAL = 48, 10
-CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5, anneal=0.0)  # two epochs are too few to anneal over
+CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5)
 
 
 def series(n, t, d, seed=0):

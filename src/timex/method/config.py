@@ -12,8 +12,6 @@ class TimeXConfig:
 
     r: float = 0.2
     """Prior probability that a cell is kept; lower for sparser explanations."""
-    anneal: float = 0.5
-    """Share of the training over which r falls from .9 to its value; 0 keeps it fixed from the start (the paper)."""
     tau: float = 1.0
     """Temperature of the relaxation behind the mask's gradient."""
     lam_lc: float = 1.0
@@ -71,9 +69,8 @@ class TimeXConfig:
         for name, hint in get_type_hints(type(self)).items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise ValueError(f"Expected {name} among {', '.join(get_args(hint))}, got {getattr(self, name)!r}.")
-        for name in ("shown", "anneal"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"Expected {name} between 0 and 1, got {getattr(self, name)}.")
+        if not 0 <= self.shown <= 1:
+            raise ValueError(f"Expected shown between 0 and 1, got {self.shown}.")
         if not 0 < self.r < 1:
             raise ValueError(f"Expected r strictly between 0 and 1, got {self.r}.")
         for name in ("tau", "lr"):
@@ -90,7 +87,6 @@ class TimeXConfig:
 
 _PAPER = TimeXConfig(
     r=0.5,
-    anneal=0.0,
     lam_e=2.0,
     connectivity="equation",
     shown=0.0,
