@@ -194,6 +194,20 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
     assert broken.params["weight"].isfinite().all()
 
 
+def test_the_loss_is_told_how_far_training_is():
+    seen = []
+
+    class Watch(Linear):
+        stackable = False
+
+        def loss(self, params, frozen, batch, hyper, noise):
+            seen.append(float(hyper["progress"]))
+            return super().loss(params, frozen, batch, hyper, noise)
+
+    train(Watch(), [member(seed=0)], Schedule(epochs=2, batch_size=12))
+    assert seen == pytest.approx([0, 0.25, 0.5, 0.75])
+
+
 def test_progress_is_reported_every_epoch():
     reports = []
     train(Linear(), [member(seed=0), member(seed=1)], Schedule(epochs=3), on_epoch=reports.append)

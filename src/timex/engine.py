@@ -117,7 +117,10 @@ class Program(Protocol):
     stackable: bool
 
     def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """Loss terms on one batch, each a scalar; the entry "loss" is minimised, the others are recorded."""
+        """Loss terms on one batch, each a scalar; the entry "loss" is minimised, the others are recorded.
+
+        Beside the member's own settings, `hyper` holds "progress", the share of all steps already made.
+        """
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
         """Scores on validation data; "criterion" (lower is better) selects the epoch. The noise is the same every epoch."""
@@ -339,7 +342,9 @@ class _Run:
         position = (self.count % self.steps) * self.batch + torch.arange(self.batch, device=self.device)
         index = self.order[:, position]  # (K, B)
         batch = {name: value[self.source, index] for name, value in self.data.items()}
-        terms = self._loss(self.params(self.flat), self.frozen, batch, self.hyper, mix(self.seeds + self.count))
+        progress = (self.count.float() / (self.steps * self.schedule.epochs)).expand(len(self.flat))
+        hyper = {**self.hyper, "progress": progress}
+        terms = self._loss(self.params(self.flat), self.frozen, batch, hyper, mix(self.seeds + self.count))
         (gradient,) = torch.autograd.grad(terms["loss"].sum(), self.flat)
         with torch.no_grad():
             self._adamw(gradient)

@@ -580,7 +580,7 @@ def test_without_validation_data_a_tenth_is_set_apart_and_said_so(caplog):
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="timex"):
         quick().fit(x, x_val=x[:9], progress=False)
-    assert caplog.messages == []
+    assert not any("set apart" in message for message in caplog.messages)
 
 
 def test_validation_data_of_another_shape(mv):
@@ -897,3 +897,13 @@ def test_one_batch_can_be_overfitted(lam_e, left):
     assert last["loss"] < 0.5 * first["loss"]
     assert last["val_kept"] == pytest.approx(0.5 if lam_e else 1.0, abs=0.05)  # the prior, or everything
     assert explainer.explain(x).agreement.mean() > 0.7
+
+
+def test_fit_says_when_the_surrogate_is_no_better_than_guessing(caplog):
+    explainer = TimeX(CNN(n_channels=2, n_classes=3, n_steps=16, width=4), config=CONFIG, device="cpu")
+    predicted = torch.arange(40) % 3
+    explainer._warn_if_untrusted(0.3, predicted)
+    assert "before trusting" in caplog.text
+    caplog.clear()
+    explainer._warn_if_untrusted(0.95, predicted)
+    assert caplog.text == ""

@@ -397,3 +397,17 @@ def test_functional_weights_are_those_given():
         out = functional_call(model, zeros, (x, None, None, MEAN, STD, TAU, None, None))
     assert torch.equal(out.p, torch.full((B, T, D), 0.5))
     assert torch.equal(out.logits_e, torch.zeros(B, C))
+
+
+def test_annealing_starts_with_nearly_everything_kept():
+    model = seeded(lambda: TimeXModel(transformer(), TimeXConfig(n_landmarks=5, anneal=0.5)), seed=1)
+    p = model.generator(torch.randn(B, T, D))
+    assert p.mean().item() == pytest.approx(0.9, abs=0.08)
+
+
+def test_annealed_r_falls_to_its_value_and_stays():
+    objective = Objective(TimeXModel(transformer(), TimeXConfig(anneal=0.5)), TimeXConfig(anneal=0.5))
+    at = {
+        share: objective._r({"r": torch.tensor(0.2), "progress": torch.tensor(share)}).item() for share in (0.0, 0.25, 0.5, 1.0)
+    }
+    assert at == pytest.approx({0.0: 0.9, 0.25: 0.55, 0.5: 0.2, 1.0: 0.2})

@@ -12,6 +12,8 @@ class TimeXConfig:
 
     r: float = 0.2
     """Prior probability that a cell is kept; lower for sparser explanations."""
+    anneal: float = 0.0
+    """Share of the training over which r falls from .9 to its value, for signals that few cells cannot show; 0: never."""
     tau: float = 1.0
     """Temperature of the relaxation behind the mask's gradient."""
     lam_lc: float = 1.0
@@ -69,8 +71,9 @@ class TimeXConfig:
         for name, hint in get_type_hints(type(self)).items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise ValueError(f"Expected {name} among {', '.join(get_args(hint))}, got {getattr(self, name)!r}.")
-        if not 0 <= self.shown <= 1:
-            raise ValueError(f"Expected shown between 0 and 1, got {self.shown}.")
+        for name in ("shown", "anneal"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"Expected {name} between 0 and 1, got {getattr(self, name)}.")
         if not 0 < self.r < 1:
             raise ValueError(f"Expected r strictly between 0 and 1, got {self.r}.")
         for name in ("tau", "lr"):

@@ -242,9 +242,22 @@ class TimeX:
             _regular_times(n, self.model.encoder.n_steps) if times is None else times.numpy(),
             np.ones(member.train["x"].shape, dtype=bool) if observed is None else observed.numpy(),
         )
-        z_e = torch.cat([out["embedding"] for out in self._forward(data, self.device)])
+        outputs = list(self._forward(data, self.device))
+        z_e, agreement = (torch.cat([out[name] for out in outputs]) for name in ("embedding", "agreement"))
         predicted = member.train["logits"].argmax(-1)
+        self._warn_if_untrusted(agreement.float().mean().item(), predicted)
         self._landmarks = survey(self.model.landmarks.detach().cpu(), z_e, predicted, self.model.encoder.n_classes)
+
+    def _warn_if_untrusted(self, agreement: float, predicted: Tensor) -> None:
+        """An empty mask still agrees on the commonest class; less than halfway from there to certainty deserves a word."""
+        commonest = predicted.bincount().max().item() / len(predicted)
+        if agreement < (1 + commonest) / 2:
+            log.warning(
+                "seeing only the explanations, the surrogate predicts the model's class for %.0f %% of the training samples "
+                "(the commonest class is %.0f %%): fit longer, or try r=.4 or anneal=.5, before trusting p > .5",
+                100 * agreement,
+                100 * commonest,
+            )
 
     # --------------------------------------------------------------------------------------------------------- explain
 

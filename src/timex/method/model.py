@@ -6,6 +6,7 @@ Shapes: B samples, T time steps, D channels, C classes, Z the width of the embed
 from __future__ import annotations
 
 import copy
+import math
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,8 @@ from timex.method.generator import Generator
 from timex.reference.base import ReferenceModel, mlp_head
 from timex.reference.transformer import Transformer
 
+START = 0.9
+"""Where p and the annealed r start: nearly everything is kept."""
 DRAWS = {"straight_through": bernoulli_straight_through, "soft": bernoulli_soft}
 
 
@@ -65,6 +68,8 @@ class TimeXModel(nn.Module):
             config.generator_dropout,
             sizes["n_filters"] if config.generator_filters is None else config.generator_filters,
         )
+        if config.anneal:
+            nn.init.constant_(self.generator.out.bias, math.log(START / (1 - START)))
         self.encoder = copy.deepcopy(reference).requires_grad_(True)
         self.predictor = mlp_head(reference.embedding_size, reference.n_classes)
         self.landmarks = nn.Parameter(torch.zeros(config.n_landmarks, reference.embedding_size))

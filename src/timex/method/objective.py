@@ -17,7 +17,7 @@ from timex.engine import Noise, Tensors
 from timex.method import losses
 from timex.method.config import TimeXConfig
 from timex.method.landmarks import assimilate
-from timex.method.model import Surrogate, TimeXModel
+from timex.method.model import START, Surrogate, TimeXModel
 
 NEGATIVES = 32
 """Sampled negatives of the SimCLR ablation."""
@@ -76,6 +76,7 @@ class Objective:
         self.consistency = CONSISTENCY[config.consistency]
         self.landmark_consistency = losses.mbc_normalised if config.consistency == "mbc_normalised" else losses.mbc
         self.label = LABEL[config.label]
+        self.anneal = config.anneal
         self.select_by_objective = config.select == "objective"
         self.published_connectivity = config.connectivity == "published"
 
@@ -84,7 +85,7 @@ class Objective:
         out = self._surrogate(params, frozen, batch, hyper, noise, noise)
         mbc = self.consistency.train(batch["z"], out.z_e, noise)
         lc = self.label(batch["logits"], out.logits_e)
-        l_m, l_con = self._explanation(out.p, hyper["r"], batch.get("observed"))
+        l_m, l_con = self._explanation(out.p, self._r(hyper), batch.get("observed"))
         u = noise.uniform(len(out.z_e), params["landmarks"].shape[0])
         mbc_landmarks = self.landmark_consistency(batch["z"], assimilate(out.z_e, params["landmarks"], u))
         total = mbc + mbc_landmarks + hyper["lam_lc"] * lc + hyper["lam_e"] * (l_m + hyper["lam_con"] * l_con)
@@ -101,6 +102,13 @@ class Objective:
         agree = (out.logits_e.argmax(-1) == val["logits"].argmax(-1)).float().mean()
         scores = {"val_mbc": mbc, "val_lc": lc, "val_l_m": l_m, "val_agreement": agree, "val_kept": out.p.mean()}
         return {"criterion": value, **scores}
+
+    def _r(self, hyper: Tensors) -> Tensor:
+        """Annealed sparsity: nearly everything is kept at first, so that the surrogate knows the model before cells go."""
+        if self.anneal == 0:
+            return hyper["r"]
+        left = (1 - hyper["progress"] / self.anneal).clamp(min=0)
+        return hyper["r"] + (START - hyper["r"]) * left
 
     def _explanation(self, p: Tensor, r: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
         """Sparsity and connectivity of the explanation itself."""
