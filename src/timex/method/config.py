@@ -44,8 +44,8 @@ class TimeXConfig:
     """Encoder layers of the generator; None takes the reference transformer's, else 2."""
     generator_hidden: int | None = None
     """Feed-forward width of the generator's encoder; None takes the reference transformer's, else 64."""
-    generator_filters: int | None = None
-    """Filters of the generator's convolutional stem; None takes 0 for reference transformers (the paper), else 32."""
+    generator_filters: int = 0
+    """Filters of a convolutional stem of the generator, for signals that are a matter of neighbouring steps; 0 for none."""
     generator_dropout: float = 0.1
     """Dropout in the generator."""
     n_landmarks: int = 50

@@ -57,16 +57,14 @@ class TimeXModel(nn.Module):
 
     def __init__(self, reference: ReferenceModel, config: TimeXConfig) -> None:
         super().__init__()
-        sizes = {"n_layers": 2, "d_hidden": 64, "n_filters": 32}
-        if isinstance(reference, Transformer):
-            sizes = {**reference.config, "n_filters": 0}
+        sizes = reference.config if isinstance(reference, Transformer) else {"n_layers": 2, "d_hidden": 64}
         self.generator = Generator(
             reference.n_channels,
             reference.n_steps,
             sizes["n_layers"] if config.generator_layers is None else config.generator_layers,
             sizes["d_hidden"] if config.generator_hidden is None else config.generator_hidden,
             config.generator_dropout,
-            sizes["n_filters"] if config.generator_filters is None else config.generator_filters,
+            config.generator_filters,
         )
         if config.anneal:
             nn.init.constant_(self.generator.out.bias, math.log(START / (1 - START)))
