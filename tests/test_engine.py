@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from timex.engine import Member, Noise, Schedule, dropout, mix, train
+from timex.engine import Member, Noise, Schedule, dropout, mix, stacked, train
 
 D, C, N, N_VAL = 3, 4, 23, 9
 
@@ -194,20 +194,6 @@ def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
     assert broken.params["weight"].isfinite().all()
 
 
-def test_the_loss_is_told_how_far_training_is():
-    seen = []
-
-    class Watch(Linear):
-        stackable = False
-
-        def loss(self, params, frozen, batch, hyper, noise):
-            seen.append(float(hyper["progress"]))
-            return super().loss(params, frozen, batch, hyper, noise)
-
-    train(Watch(), [member(seed=0)], Schedule(epochs=2, batch_size=12))
-    assert seen == pytest.approx([0, 0.25, 0.5, 0.75])
-
-
 def test_progress_is_reported_every_epoch():
     reports = []
     train(Linear(), [member(seed=0), member(seed=1)], Schedule(epochs=3), on_epoch=reports.append)
@@ -229,9 +215,9 @@ def test_noise_is_uniform_independent_and_the_same_for_every_stack():
     for a, b in ((u, v), (u[1:], u[:-1]), (u, Noise(mix(torch.tensor(8))).uniform(200_000))):
         assert torch.corrcoef(torch.stack([a, b]))[0, 1].abs() < 0.01
     keys = mix(torch.arange(3))
-    stacked = torch.vmap(lambda key: Noise(key).uniform(4, 5))(keys)
+    several = torch.vmap(lambda key: Noise(key).uniform(4, 5))(keys)
     for i in range(3):
-        torch.testing.assert_close(stacked[i], Noise(keys[i]).uniform(4, 5), rtol=0, atol=0)
+        torch.testing.assert_close(several[i], Noise(keys[i]).uniform(4, 5), rtol=0, atol=0)
 
 
 def test_dropout_keeps_the_mean_and_the_rate():
@@ -240,6 +226,33 @@ def test_dropout_keeps_the_mean_and_the_rate():
     assert (dropped == 0).float().mean().item() == pytest.approx(0.25, abs=0.005)
     assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
     assert dropout(x, 0.25, None) is x
+
+
+def test_numbers_drawn_in_advance_are_the_same():
+    """A pool only changes how many are hashed at once; what goes beyond it is hashed as it comes."""
+    key = mix(torch.tensor(5))
+
+    def draws(noise):
+        return [noise.uniform(3, 7), noise.keep((5, 9), 0.3), noise.uniform(4), noise.keep((2, 50), 0.1)]
+
+    fresh = draws(Noise(key))
+    for pool in (1, 20, 40, 1000):
+        for a, b in zip(fresh, draws(Noise(key, pool)), strict=True):
+            assert torch.equal(a, b)
+    stacked_draws = stacked(lambda k: tuple(draws(Noise(k, 25))))(torch.stack([key, key + 1]))
+    for a, b in zip(fresh, stacked_draws, strict=True):
+        assert torch.equal(a, b[0])
+        assert not torch.equal(a, b[1])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of itself
+def test_compiled_steps_equal_plain_ones():
+    members = [member(seed=s) for s in range(3)]
+    schedule = Schedule(epochs=2, batch_size=8)
+    compiled = train(Linear(rate=0.2), members, schedule, compile=True)
+    for a, b in zip(compiled, train(Linear(rate=0.2), members, schedule), strict=True):
+        assert_same(a, b, tolerance=1e-5)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

@@ -132,8 +132,7 @@ def test_equal_amplitudes_do_not_hide_what_the_model_uses():
     config = replace(preset("equalshapes", "cnn"), epochs=25, model={"width": 64})
     reference = train_references([data], "cnn", config, progress=False)[0]
     part = check_part("equalshapes")
-    settings = {"anneal": 0.5, "generator_filters": 32}  # a fifth of a motif shows nothing, and nor does a step by itself
-    explainer = fitted(reference.model, data.train.x, data.val.x, epochs=14, settings=settings)
+    explainer = fitted(reference.model, data.train.x, data.val.x, epochs=14)
     ours = auprc(explainer.explain(part.x), part.truth)
     amplitude = auprc(Amplitude(reference.model).explain(part.x), part.truth)
     ig = IntegratedGradients(reference.model).explain(part.x)

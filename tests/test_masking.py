@@ -196,6 +196,19 @@ def test_vmapped_attention_equals_a_loop():
             torch.testing.assert_close(g[i], w)
 
 
+def test_stacked_attention_differentiated_outside_equals_a_loop():
+    """As the engine does it: the gradient of a sum over stacked members, taken outside of vmap."""
+    tensors = [t.requires_grad_() for t in (*triple(K, B, T, WIDTH), uniform(K, B, T))]
+    padding = some_padding(B, T)
+    out = stacked(lambda q, k, v, m: attention(q, k, v, m, padding))(*tensors)
+    got = torch.autograd.grad(out.square().sum(), tensors)
+    for i in range(K):
+        member = [t.detach()[i].requires_grad_() for t in tensors]
+        want = torch.autograd.grad(attention(*member, padding).square().sum(), member)
+        for g, w in zip(got, want, strict=True):
+            torch.testing.assert_close(g[i], w)
+
+
 # ---- direct-value masking --------------------------------------------------------------------------------------------
 
 

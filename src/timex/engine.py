@@ -14,8 +14,8 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -40,44 +40,78 @@ def mix(x: Tensor) -> Tensor:
 
 
 class Noise:
-    """Random numbers that are a function of (key, call, element index), and of nothing else.
+    """Random numbers that are a function of (key, place in the stream), and of nothing else.
 
     Plain tensor operations: they can be stacked by vmap, captured in a graph, and give the same numbers on every device and
-    for every K. One `Noise` serves one step of one member; each call of a method is a fresh draw.
+    for every K. One `Noise` serves one step of one member; each call of a method takes the next words of its stream.
+
+    Args:
+        key: The stream, an int64 scalar.
+        pool: Words to draw in advance, for one long draw is faster than many short ones; the numbers are the same.
     """
 
-    def __init__(self, key: Tensor) -> None:
-        self.key = key
-        self.calls = 0
+    def __init__(self, key: Tensor, pool: int = 0) -> None:
+        self.base = mix(key)
+        self.used = 0
+        self._words = self._draw(0, pool) if pool else None
+        self._octets = None if self._words is None else octets(self._words)
 
-    def _bits(self, n: int) -> Tensor:
-        self.calls += 1
-        index = torch.arange(n, device=self.key.device)
-        return mix(mix(self.key + self.calls) + index)
+    def _draw(self, start: int, n: int) -> Tensor:
+        return mix(self.base + torch.arange(start, start + n, device=self.base.device))
+
+    def _take(self, n: int) -> tuple[int, bool]:
+        """The place of the next n words, and whether they were drawn in advance."""
+        start, self.used = self.used, self.used + n
+        return start, self._words is not None and self.used <= len(self._words)
 
     def uniform(self, *shape: int) -> Tensor:
         """Uniform on (0, 1), 23 bits so that float32 holds every value and never rounds to exactly 0 or 1."""
         n = math.prod(shape)
-        words = self._bits((n + 1) // 2)
+        start, drawn = self._take(m := (n + 1) // 2)
+        words = self._words[start : start + m] if drawn and self._words is not None else self._draw(start, m)
         halves = torch.cat([(words >> shift) & 0x7FFFFF for shift in (41, 9)])[:n]  # two numbers from each 64-bit word
         return ((halves.float() + 0.5) * 2.0**-23).reshape(shape)
 
     def keep(self, shape: Sequence[int], rate: float) -> Tensor:
-        """A dropout mask: 0 with probability `rate`, else 1 / (1 - rate).
+        """Where dropout keeps an element: False with probability `rate`, to the nearest 1/256.
 
-        Dropout is the hot path, so one word serves four elements: shifted left by 0, 16, 32 and 48 bits, it has at least 16
-        fresh bits on top, which is all that a comparison looks at.
+        Dropout is the hot path, so one 64-bit word serves eight elements, a byte each.
         """
         n = math.prod(shape)
-        words = self._bits((n + 3) // 4)
-        threshold = (round(rate * 2**16) << 48) - 2**63
-        kept = torch.cat([(words << shift) >= threshold for shift in (0, 16, 32, 48)])[:n]
-        return kept.reshape(tuple(shape)).float().mul_(1.0 / (1.0 - rate))
+        start, drawn = self._take(m := (n + 7) // 8)
+        bytes_ = self._octets[8 * start :] if drawn and self._octets is not None else octets(self._draw(start, m))
+        return (bytes_[:n] >= round(rate * 256) - 128).reshape(tuple(shape))
+
+
+def octets(words: Tensor) -> Tensor:
+    """The bytes of 64-bit words, lowest first: (n,) -> (8 n,) int8."""
+    if torch.compiler.is_compiling():
+        return (words[:, None] >> torch.arange(0, 64, 8, device=words.device)).to(torch.int8).flatten()
+    return _Octets.apply(words)
+
+
+class _Octets(torch.autograd.Function):
+    """Bytes without a copy; older torch cannot vmap such a view."""
+
+    @staticmethod
+    def forward(words: Tensor) -> Tensor:
+        return words.view(torch.int8)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], words: Tensor) -> tuple[Tensor, int]:
+        assert in_dims == (0,)
+        return words.contiguous().view(torch.int8), 0
 
 
 def dropout(x: Tensor, rate: float, noise: Noise | None) -> Tensor:
     """Dropout drawn from `noise`; with no noise (evaluation) the identity."""
-    return x if noise is None or rate == 0.0 else x * noise.keep(x.shape, rate)
+    if noise is None or rate == 0.0:
+        return x
+    return x * (noise.keep(x.shape, rate) * (256 / (256 - round(rate * 256))))
 
 
 # ------------------------------------------------------------------------------------------------------------ stacking
@@ -86,17 +120,23 @@ _stacking: ContextVar[bool] = ContextVar("stacking", default=False)
 
 
 def stacking() -> bool:
-    """Whether the code now running is being stacked by `stacked`: vmap has no rule for some fused kernels."""
-    return _stacking.get()
+    """Whether the code now running is being stacked by `stacked`: some kernels have no vmap rule, or a poor one.
+
+    Compiled code counts as stacked: the compiler wants plain operations as well.
+    """
+    return torch.compiler.is_compiling() or _stacking.get()
 
 
 def stacked(function: Callable[..., Any]) -> Callable[..., Any]:
     """`torch.vmap` of a function of one member, which is told by `stacking()`."""
+    return _told(torch.vmap(function))
 
+
+def _told(vmapped: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         token = _stacking.set(True)
         try:
-            return torch.vmap(function)(*arguments)
+            return vmapped(*arguments)
         finally:
             _stacking.reset(token)
 
@@ -117,10 +157,7 @@ class Program(Protocol):
     stackable: bool
 
     def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """Loss terms on one batch, each a scalar; the entry "loss" is minimised, the others are recorded.
-
-        Beside the member's own settings, `hyper` holds "progress", the share of all steps already made.
-        """
+        """Loss terms on one batch, each a scalar; the entry "loss" is minimised, the others are recorded."""
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
         """Scores on validation data; "criterion" (lower is better) selects the epoch. The noise is the same every epoch."""
@@ -228,13 +265,25 @@ def train(
     for i, member in enumerate(members):
         groups.setdefault(member.signature(), []).append(i)
     results: dict[int, Trained] = {}
-    for indices in groups.values():
-        size = _group_size(program, members[indices[0]], schedule, device, len(indices), max_members)
-        for start in range(0, len(indices), size):
-            chunk = indices[start : start + size]
-            run = _Run(program, [members[i] for i in chunk], schedule, device, capture, compile)
-            results.update(zip(chunk, run.fit(on_epoch), strict=True))
+    with _matmul_precision("high" if device.type == "cuda" else None):
+        for indices in groups.values():
+            size = _group_size(program, members[indices[0]], schedule, device, len(indices), max_members)
+            for start in range(0, len(indices), size):
+                chunk = indices[start : start + size]
+                run = _Run(program, [members[i] for i in chunk], schedule, device, capture, compile)
+                results.update(zip(chunk, run.fit(on_epoch), strict=True))
     return [results[i] for i in range(len(members))]
+
+
+@contextmanager
+def _matmul_precision(precision: str | None) -> Iterator[None]:
+    """On GPUs products take the tensor cores (TF32) while training; what the user had set comes back afterwards."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision or before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _group_size(
@@ -309,26 +358,29 @@ class _Run:
         self.waited = torch.zeros(k, device=device, dtype=torch.int64)
         self.plateau_waited = torch.zeros(k, device=device, dtype=torch.int64)
 
-        self._loss = self._stacked(program.loss)
-        self._criterion = self._stacked(program.criterion)
-        if compile:
-            self._loss = torch.compile(self._loss, dynamic=False)
+        self._loss = self._stacked(program.loss, compile)
+        self._criterion = self._stacked(program.criterion, compile=False)
         self.capture = capture
 
-    def _stacked(self, function: Callable[..., Tensors]) -> Callable[..., Tensors]:
+    def _stacked(self, function: Callable[..., Tensors], compile: bool) -> Callable[..., Tensors]:
         """`function` for all members at once: itself for a single member, its vmap for several."""
+        words = [0]
 
         def member(params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, key: Tensor) -> Tensors:
-            return function(params, frozen, batch, hyper, Noise(key))
-
-        if len(self.members) > 1:
-            return stacked(member)
+            noise = Noise(key, 0 if compile else words[0])
+            out = function(params, frozen, batch, hyper, noise)
+            words[0] = noise.used  # the next step needs as many
+            return out
 
         def single(*arguments: Any) -> Tensors:
             out = member(*(torch.utils._pytree.tree_map(lambda v: v.squeeze(0), a) for a in arguments))
             return {name: value[None] for name, value in out.items()}
 
-        return single
+        several = len(self.members) > 1
+        call = torch.vmap(member) if several else single
+        if compile:
+            call = torch.compile(call, dynamic=False)
+        return _told(call) if several else call
 
     def params(self, flat: Tensor) -> Tensors:
         """The (K, P) buffer as named, shaped views."""
@@ -342,9 +394,7 @@ class _Run:
         position = (self.count % self.steps) * self.batch + torch.arange(self.batch, device=self.device)
         index = self.order[:, position]  # (K, B)
         batch = {name: value[self.source, index] for name, value in self.data.items()}
-        progress = (self.count.float() / (self.steps * self.schedule.epochs)).expand(len(self.flat))
-        hyper = {**self.hyper, "progress": progress}
-        terms = self._loss(self.params(self.flat), self.frozen, batch, hyper, mix(self.seeds + self.count))
+        terms = self._loss(self.params(self.flat), self.frozen, batch, self.hyper, mix(self.seeds + self.count))
         (gradient,) = torch.autograd.grad(terms["loss"].sum(), self.flat)
         with torch.no_grad():
             self._adamw(gradient)

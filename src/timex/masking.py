@@ -6,7 +6,7 @@ every function is pure, gives the same under `torch.vmap` and in a loop, and can
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from timex.engine import stacking
 
+SHORT = 256  # up to here the T x T weights are small, and the fused kernel has too little to do at once on a GPU
 P_EPS = 1e-6  # keeps logit(p) and its slope finite, and is still representable next to 1 in float32
 
 
@@ -59,7 +60,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, m: Tensor | None = None, padding:
     """Scaled dot-product attention, with differentiable attention masking (eq:attention_masking) where a mask is given.
 
     (softmax(QK' / sqrt(d)) * m m') V = m * (softmax(QK' / sqrt(d)) (m * V)): the T x T mask never exists, and neither do the
-    T x T weights where torch's fused kernel can be used, which is wherever the engine is not stacking members.
+    T x T weights: the kernel is torch's fused one, for stacked members too.
 
     Args:
         q: Queries, (..., T, d).
@@ -79,19 +80,63 @@ def attention(q: Tensor, k: Tensor, v: Tensor, m: Tensor | None = None, padding:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
-    hidden = None if padding is None else padding.unsqueeze(-2)  # (..., 1, T)
-    if not stacking():
-        bias = None
-        if hidden is not None:
-            bias = torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, torch.finfo(q.dtype).min)
-            bias = bias.expand(*q.shape[:-1], k.shape[-2]).unsqueeze(-3)
-        # The fused kernels want an axis of heads.
-        heads = F.scaled_dot_product_attention(q.unsqueeze(-3), k.unsqueeze(-3), v.unsqueeze(-3), attn_mask=bias)
-        return heads.squeeze(-3)
-    scores = (q / math.sqrt(q.shape[-1])) @ k.mT  # (..., T, T); scaling q is cheaper than scaling the scores
-    if hidden is not None:
-        scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)
+    if torch.compiler.is_compiling() or (q.is_cuda and q.shape[-2] <= SHORT):
+        return _plain(q, k, v, padding)
+    return _Stacked.apply(q, k, v, padding) if stacking() else _fused(q, k, v, padding)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
+    """The fused kernel, which wants one axis of samples, one of heads, and on CUDA a width that is a multiple of four."""
+    scale, width, lead = q.shape[-1] ** -0.5, v.shape[-1], q.shape[:-2]
+    bias = None
+    if padding is not None:
+        hidden = padding.expand(*lead, k.shape[-2]).reshape(-1, 1, 1, k.shape[-2])
+        bias = torch.zeros_like(hidden, dtype=q.dtype).masked_fill(hidden, torch.finfo(q.dtype).min)
+        bias = bias.expand(-1, 1, q.shape[-2], -1)
+    if q.is_cuda and width % 4:
+        q, k, v = (F.pad(t, (0, -width % 4)) for t in (q, k, v))
+    q, k, v = (t.reshape(-1, 1, *t.shape[-2:]) for t in (q, k, v))
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=scale)
+    return out.reshape(*lead, *out.shape[-2:])[..., :width]
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
+    """The same with the T x T weights written out, in operations that every transform of torch.func knows."""
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT  # (..., T, T)
+    if padding is not None:
+        scores = scores.masked_fill(padding.unsqueeze(-2), torch.finfo(scores.dtype).min)
     return scores.softmax(-1) @ v
+
+
+class _Stacked(torch.autograd.Function):
+    """`_fused` for stacked members: vmap has no rule for the kernel on every device, but members are only more samples.
+
+    The engine differentiates outside of vmap, where autograd meets the kernel itself; `backward` serves gradients taken inside.
+    """
+
+    @staticmethod
+    def forward(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
+        return _fused(q, k, v, padding)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, padding = ctx.saved_tensors
+        _, pull = torch.func.vjp(lambda q, k, v: _plain(q, k, v, padding), q, k, v)[:2]
+        return (*pull(gradient), None)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *arguments: Tensor | None) -> tuple[Tensor, int]:
+        def members_first(value: Tensor | None, dim: int | None) -> Tensor | None:
+            if value is None:
+                return None
+            return value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+
+        q, k, v, padding = (members_first(a, dim) for a, dim in zip(arguments, in_dims, strict=True))
+        return _fused(q, k, v, padding), 0  # type: ignore[arg-type]
 
 
 def direct_value(x: Tensor, mask: Tensor, baseline: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from timex import TimeX, TimeXConfig, fit_many
+from timex import TimeX, TimeXConfig, engine, fit_many
 from timex.method.config import PAPER
 from timex.reference import CNN, LSTM, Transformer
 
@@ -287,7 +287,7 @@ def test_history_has_a_row_per_epoch_and_one_selected(case):
 
 def test_the_selected_epoch_is_the_one_kept():
     """A learning rate far too large: the last epoch is not the best, and must not be what is kept."""
-    config = replace(CONFIG, epochs=6, lr=0.3, scheduler="none", lam_e=0.0)
+    config = replace(CONFIG, epochs=6, lr=1.0, scheduler="none", lam_e=0.0)
     x, x_val = series(40, 12, 2), series(20, 12, 2, seed=1)
     long = quick(config=config).fit(x, x_val=x_val, progress=False)
     best = int(long.history["selected"].idxmax())
@@ -884,17 +884,20 @@ def test_the_papers_settings():
 # ------------------------------------------------------------------------------------------------------------ learning
 
 
-@pytest.mark.parametrize(("lam_e", "left"), [(0.0, 0.25), (1.0, 0.5)])
-def test_one_batch_can_be_overfitted(lam_e, left):
+@pytest.mark.parametrize(("lam_model", "lam_e", "left"), [(3.0, 0.0, 0.25), (0.0, 0.0, 0.25), (0.0, 1.0, 0.5)])
+def test_one_batch_can_be_overfitted(lam_model, lam_e, left):
     """32 samples, one batch: the surrogate learns the model's predictions, best where nothing has to be hidden."""
     t, d = 12, 2
     model = seeded(lambda: Transformer(d, 3, t, d_hidden=16), t, d)
     x = series(32, t, d)
-    config = TimeXConfig(epochs=60, batch_size=32, n_landmarks=6, lr=1e-2, generator_dropout=0.0, r=0.5, lam_e=lam_e)
+    config = TimeXConfig(
+        epochs=60, batch_size=32, n_landmarks=6, lr=1e-2, generator_dropout=0.0, r=0.5, lam_model=lam_model, lam_e=lam_e
+    )
     explainer = TimeX(model, config=config).fit(x, x_val=x, progress=False)
     first, last = explainer.history.iloc[0], explainer.history.iloc[-5:].mean()
     assert last["lc"] < left * first["lc"]
     assert last["loss"] < 0.5 * first["loss"]
+    assert last["model"] <= 0.1 * first["model"]
     assert last["val_kept"] == pytest.approx(0.5 if lam_e else 1.0, abs=0.05)  # the prior, or everything
     assert explainer.explain(x).agreement.mean() > 0.7
 
@@ -907,3 +910,21 @@ def test_fit_says_when_the_surrogate_is_no_better_than_guessing(caplog):
     caplog.clear()
     explainer._warn_if_untrusted(0.95, predicted)
     assert caplog.text == ""
+
+
+def test_explainers_of_one_model_and_one_data_set_share_it_on_the_device(monkeypatch):
+    """Seeds on a fold cost the device one copy of its data, and the frozen model one pass over it."""
+    x, x_val, other = series(40, 12, 2), series(20, 12, 2, seed=1), series(40, 12, 2, seed=2)
+    explainers = [quick(config=replace(CONFIG, epochs=1, seed=seed)) for seed in range(3)]
+    for explainer in explainers[1:]:
+        explainer._module = explainers[0]._module
+    runs = []
+    kept = engine._Run.__init__
+    monkeypatch.setattr(engine._Run, "__init__", lambda run, *a: (kept(run, *a), runs.append(run))[0])
+    fit_many(explainers, [(x, None, x_val), (x, None, x_val), (other, None, x_val)], progress=False)
+    assert runs[-1].data["x"].shape == (2, 40, 12, 2)
+    assert runs[-1].source.flatten().tolist() == [0, 0, 1]
+    alone = quick(config=replace(CONFIG, epochs=1, seed=1))
+    alone._module = explainers[0]._module
+    alone.fit(x, x_val=x_val, progress=False)
+    np.testing.assert_allclose(explainers[1].explain(x).attribution, alone.explain(x).attribution, atol=1e-5)

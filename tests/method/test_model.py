@@ -8,8 +8,9 @@ from torch.func import functional_call
 from timex.engine import Noise
 from timex.method.config import TimeXConfig
 from timex.method.generator import Generator
-from timex.method.model import TimeXModel, masking_for
-from timex.method.objective import Objective, hyper_of
+from timex.method.losses import js
+from timex.method.model import Surrogate, TimeXModel, masking_for
+from timex.method.objective import FROZEN, Objective, hyper_of
 from timex.reference import CNN, LSTM, Transformer
 from timex.reference.base import ReferenceModel, weights_hash
 from timex.reference.wrap import Wrapped
@@ -188,7 +189,9 @@ def test_attention_masking_is_the_references_own():
     steps = mask.amax(-1)
     assert 0 < float(steps.mean()) < 1
     with torch.no_grad():
-        z_e = timex_model(reference, masking="attention").encode_masked(x, None, None, mask, MEAN, None)
+        model = timex_model(reference, masking="attention")
+        x_m, attended = model.masked(x, None, mask, MEAN)
+        z_e = model.encoder.encode(x_m, mask=attended)
         assert torch.equal(z_e, reference.encode(x, mask=steps))
         assert not torch.allclose(z_e, reference.encode(x), atol=1e-3)
 
@@ -200,7 +203,7 @@ def test_value_masking_hides_cells_from_the_embedding():
     changed = x.clone()
     changed[:, 2:5, 1] += 7
     with torch.no_grad():
-        a, b = (model.encode_masked(v, None, None, mask, MEAN, None) for v in (x, changed))
+        a, b = (model.encoder.encode(*model.masked(v, None, mask, MEAN)[:1]) for v in (x, changed))
     assert torch.equal(a, b)
 
 
@@ -351,10 +354,10 @@ def terms_and_params(**options):
     with torch.no_grad():
         out = reference.output(x)
     params = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
-    terms = Objective(model, config).loss(
+    terms = Objective(model, reference, config).loss(
         params,
-        {"mean": x.mean(0), "std": x.std(0)},
-        {"x": x, "z": out.z, "logits": out.logits},
+        {"mean": x.mean(0), "std": x.std(0), **{FROZEN + name: p.detach() for name, p in reference.named_parameters()}},
+        {"x": x, "z": out.z, "logits": out.logits, "blank": out.logits[:1].expand_as(out.logits)},
         {name: torch.tensor(value) for name, value in hyper_of(config).items()},
         noise(),
     )
@@ -383,9 +386,10 @@ def test_drawn_samples_teach_the_generator():
         assert reached(terms["landmarks"], params) == {"landmarks"}
 
 
-def test_total_is_the_papers_sum():
-    terms, _ = terms_and_params(lam_lc=3.0, lam_e=5.0, lam_con=7.0)
-    total = terms["mbc"] + terms["landmarks"] + 3 * terms["lc"] + 5 * (terms["l_m"] + 7 * terms["l_con"])
+def test_total_is_the_papers_sum_and_the_models_judgement():
+    terms, _ = terms_and_params(lam_lc=3.0, lam_model=2.0, lam_e=5.0, lam_con=7.0)
+    behaviour = terms["mbc"] + terms["landmarks"] + 3 * terms["lc"] + 2 * terms["model"]
+    total = behaviour + 5 * (terms["l_m"] + 7 * terms["l_con"])
     torch.testing.assert_close(terms["loss"], total)
 
 
@@ -399,15 +403,53 @@ def test_functional_weights_are_those_given():
     assert torch.equal(out.logits_e, torch.zeros(B, C))
 
 
-def test_annealing_starts_with_nearly_everything_kept():
-    model = seeded(lambda: TimeXModel(transformer(), TimeXConfig(n_landmarks=5, anneal=0.5)), seed=1)
-    p = model.generator(torch.randn(B, T, D))
-    assert p.mean().item() == pytest.approx(0.9, abs=0.08)
+# ------------------------------------------------------------------------------------------------ the model's own judgement
 
 
-def test_annealed_r_falls_to_its_value_and_stays():
-    objective = Objective(TimeXModel(transformer(), TimeXConfig(anneal=0.5)), TimeXConfig(anneal=0.5))
-    at = {
-        share: objective._r({"r": torch.tensor(0.2), "progress": torch.tensor(share)}).item() for share in (0.0, 0.25, 0.5, 1.0)
-    }
-    assert at == pytest.approx({0.0: 0.9, 0.25: 0.55, 0.5: 0.2, 1.0: 0.2})
+def judged(mask, lam_hidden=1.0, masking="value", times=None, observed=None):
+    """The model term for a given mask, and its parts by hand."""
+    reference, x = transformer().requires_grad_(False), series()
+    config = TimeXConfig(n_landmarks=5, masking=masking)
+    model = seeded(lambda: TimeXModel(reference, config), seed=1)
+    objective = Objective(model, reference, config)
+    b = MEAN.expand(B, T, D)
+    blank_x = b if observed is None else torch.where(observed, b, 0.0)
+    with torch.no_grad():
+        batch = {"x": x, "logits": reference(x, times, observed), "blank": reference(blank_x, times, observed)}
+        batch |= {} if observed is None else {"times": times, "observed": observed}
+        out = Surrogate(mask, mask, b, torch.zeros(B, 1), torch.zeros(B, C))
+        frozen = {FROZEN + name: p for name, p in reference.named_parameters()}
+        got = objective._model(out, frozen, batch, {"lam_hidden": torch.tensor(lam_hidden)})
+    return got, reference, x, b, batch
+
+
+def test_the_model_term_is_two_passes_by_hand():
+    mask = (series(seed=3) > 0).float()
+    got, reference, x, b, batch = judged(mask, lam_hidden=0.5)
+    with torch.no_grad():
+        kept, hidden = reference(mask * x + (1 - mask) * b), reference((1 - mask) * x + mask * b)
+    want = js(batch["logits"], kept).mean() + 0.5 * js(batch["blank"], hidden).mean()
+    torch.testing.assert_close(got, want)
+    assert got > 0
+
+
+def test_the_model_term_vanishes_where_everything_is_kept_and_nothing_hidden():
+    got, *_ = judged(torch.ones(B, T, D))
+    torch.testing.assert_close(got, torch.zeros(()), atol=1e-6, rtol=0)
+
+
+def test_the_model_term_with_missing_cells_hides_none_that_never_were():
+    observed = torch.ones(B, T, D, dtype=torch.bool)
+    observed[:, 4:, 1] = False
+    times = torch.arange(1.0, T + 1).expand(B, T) * 1.5
+    mask = (series(seed=3) > 0).float()
+    got, reference, x, b, batch = judged(mask, times=times, observed=observed)
+    with torch.no_grad():
+        views = [torch.where(observed, m * x + (1 - m) * b, 0.0) for m in (mask, 1 - mask)]
+        kept, hidden = (reference(v, times, observed) for v in views)
+    torch.testing.assert_close(got, js(batch["logits"], kept).mean() + js(batch["blank"], hidden).mean())
+
+
+def test_the_model_term_teaches_the_generator_alone():
+    terms, params = terms_and_params(lam_model=1.0, shown=0.0)
+    assert reached(terms["model"], params) == {"generator"}

@@ -12,12 +12,14 @@ class TimeXConfig:
 
     r: float = 0.2
     """Prior probability that a cell is kept; lower for sparser explanations."""
-    anneal: float = 0.0
-    """Share of the training over which r falls from .9 to its value, for signals that few cells cannot show; 0: never."""
     tau: float = 1.0
     """Temperature of the relaxation behind the mask's gradient."""
     lam_lc: float = 1.0
     """Weight of label consistency."""
+    lam_model: float = 3.0
+    """Weight of the frozen model's own predictions on the masked series; 0 leaves all judgement to the surrogate."""
+    lam_hidden: float = 1.0
+    """Weight, within that, of the model learning nothing from the cells that are left out."""
     lam_e: float = 1.0
     """Weight of the explanation's own terms: sparsity and connectivity."""
     lam_con: float = 2.0
@@ -44,7 +46,7 @@ class TimeXConfig:
     """Encoder layers of the generator; None takes the reference transformer's, else 2."""
     generator_hidden: int | None = None
     """Feed-forward width of the generator's encoder; None takes the reference transformer's, else 64."""
-    generator_filters: int = 0
+    generator_filters: int = 16
     """Filters of a convolutional stem of the generator, for signals that are a matter of neighbouring steps; 0 for none."""
     generator_dropout: float = 0.1
     """Dropout in the generator."""
@@ -54,7 +56,7 @@ class TimeXConfig:
     """Learning rate of AdamW."""
     weight_decay: float = 1e-3
     """Decoupled weight decay."""
-    epochs: int = 75
+    epochs: int = 50
     """Ceiling on the number of epochs."""
     batch_size: int = 64
     """Samples in a step; the consistency losses compare all pairs of a batch."""
@@ -71,15 +73,14 @@ class TimeXConfig:
         for name, hint in get_type_hints(type(self)).items():
             if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
                 raise ValueError(f"Expected {name} among {', '.join(get_args(hint))}, got {getattr(self, name)!r}.")
-        for name in ("shown", "anneal"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"Expected {name} between 0 and 1, got {getattr(self, name)}.")
+        if not 0 <= self.shown <= 1:
+            raise ValueError(f"Expected shown between 0 and 1, got {self.shown}.")
         if not 0 < self.r < 1:
             raise ValueError(f"Expected r strictly between 0 and 1, got {self.r}.")
         for name in ("tau", "lr"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"Expected {name} > 0, got {getattr(self, name)}.")
-        for name in ("lam_lc", "lam_e", "lam_con", "weight_decay"):
+        for name in ("lam_lc", "lam_model", "lam_hidden", "lam_e", "lam_con", "weight_decay"):
             if getattr(self, name) < 0:
                 raise ValueError(f"Expected {name} >= 0, got {getattr(self, name)}.")
         if self.n_landmarks < 1:
@@ -90,6 +91,7 @@ class TimeXConfig:
 
 _PAPER = TimeXConfig(
     r=0.5,
+    lam_model=0.0,
     lam_e=2.0,
     connectivity="equation",
     shown=0.0,
@@ -97,6 +99,7 @@ _PAPER = TimeXConfig(
     fill="draw",
     label="pairwise",
     select="consistency",
+    generator_filters=0,
     scheduler="plateau",
     epochs=50,
 )

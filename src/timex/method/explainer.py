@@ -25,7 +25,7 @@ from timex.method.config import TimeXConfig
 from timex.method.landmarks import Landmarks, stratified_start, survey
 from timex.method.losses import cosine_similarity, js
 from timex.method.model import TimeXModel
-from timex.method.objective import Objective, hyper_of, structure_of
+from timex.method.objective import FROZEN, Objective, hyper_of, structure_of
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, weights_hash
 from timex.reference.wrap import Pick, Pool, Wrapped, clear_hooks
@@ -136,8 +136,11 @@ class TimeX:
         val = None if x_val is None else _Series(*check_series(x_val, times_val, observed_val))
         return fit_many([self], [(data, y, val)], progress=progress)[0]
 
-    def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None) -> engine.Member:
-        """Everything before the first step: split, wrap the model, run it over the data, start the weights."""
+    def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None, shared: _Shared) -> engine.Member:
+        """Everything before the first step: split, wrap the model, run it over the data, start the weights.
+
+        What another explainer of the same model made of the same data is taken from `shared`, as one copy for all of them.
+        """
         data, y, val = self._split(data, None if y is None else check_labels(y, len(data)), val)
         self._check_names(data.x.shape[2])
         self._reference_hash = weights_hash(self._module)  # now: the user may train the model on after the fit
@@ -149,7 +152,7 @@ class TimeX:
             self.model = TimeXModel(self.reference, self.config)
             if self.config.encoder_init == "scratch":
                 _reset(self.model.encoder)
-        train, held = self._with_reference(data), self._with_reference(val)
+        train, held = (self._with_reference(series, shared) for series in (data, val))
         predicted = train["logits"].argmax(-1)
         if len(predicted.unique()) == 1:
             warnings.warn(
@@ -161,9 +164,12 @@ class TimeX:
         generator = torch.Generator().manual_seed(self.config.seed)
         with torch.no_grad():
             self.model.landmarks.copy_(stratified_start(train["z"], strata, self.config.n_landmarks, generator))
+        frozen = {name: torch.as_tensor(value) for name, value in self.baseline._asdict().items()}
+        if self.config.lam_model:
+            frozen |= {FROZEN + name: p.detach() for name, p in self.reference.named_parameters()}
         return engine.Member(
             params={name: p.detach() for name, p in self.model.named_parameters()},
-            frozen={"mean": torch.as_tensor(self.baseline.mean), "std": torch.as_tensor(self.baseline.std)},
+            frozen=frozen,
             train=train,
             val=held,
             hyper=hyper_of(self.config),
@@ -211,21 +217,30 @@ class TimeX:
         return data.take(np.sort(np.random.default_rng(self.config.seed).permutation(len(data))[:n]))
 
     @torch.no_grad()
-    def _with_reference(self, data: _Series) -> engine.Tensors:
-        """The tensors of a batch, with the frozen model's embeddings and logits."""
+    def _with_reference(self, data: _Series, shared: _Shared) -> engine.Tensors:
+        """The tensors of a batch, with the frozen model's embeddings and logits, and its logits when every cell is hidden."""
         assert self.reference is not None
+        assert self.baseline is not None
+        key = (id(self._module), self._embedding, id(self._pool), id(self._output), id(data))
+        if key in shared:
+            return shared[key][1]
         reference = self.reference.to(self.device)
         outputs = []
+        mean = torch.as_tensor(self.baseline.mean, device=self.device)
         for part in data.chunks(_chunk(data.x.shape[1])):
-            out = reference.output(*part.tensors(self.device))
+            x, times, observed = part.tensors(self.device)
+            out = reference.output(x, times, observed)
+            hidden = mean.expand_as(x) if observed is None else torch.where(observed, mean, 0.0)
+            blank = reference.output(hidden, times, observed).logits
             if not (out.z.isfinite().all() and out.logits.isfinite().all()):
                 raise ValueError("The model gives NaN or inf on some samples: explain a model with finite outputs.")
-            outputs.append((out.z.float().cpu(), out.logits.float().cpu()))
+            outputs.append([v.float().cpu() for v in (out.z, out.logits, blank)])
         self.reference.cpu()
-        z, logits = (torch.cat(column) for column in zip(*outputs, strict=True))
+        z, logits, blank = (torch.cat(column) for column in zip(*outputs, strict=True))
         x, times, observed = data.tensors("cpu")
         extra = {} if times is None or observed is None else {"times": times, "observed": observed}
-        return {"x": x, "z": z, "logits": logits, **extra}
+        shared[key] = data, {"x": x, "z": z, "logits": logits, "blank": blank, **extra}
+        return shared[key][1]
 
     def _finish(self, run: engine.Trained, member: engine.Member) -> None:
         """Take the best weights, then look where the training explanations lie among the landmarks."""
@@ -254,7 +269,7 @@ class TimeX:
         if agreement < (1 + commonest) / 2:
             log.warning(
                 "seeing only the explanations, the surrogate predicts the model's class for %.0f %% of the training samples "
-                "(the commonest class is %.0f %%): fit longer, or try r=.4 or anneal=.5, before trusting p > .5",
+                "(the commonest class is %.0f %%): fit longer, or on more series, before trusting p > .5",
                 100 * agreement,
                 100 * commonest,
             )
@@ -474,8 +489,10 @@ def fit_many(
 
 
 def _fit(explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], progress: bool, options: dict[str, Any]) -> None:
+    series = {id(value): _series(value) for row in data for value in (row[0], row[2]) if value is not None}
+    shared: _Shared = {}
     members = [
-        explainer._prepare(_series(x), y, None if val is None else _series(val))
+        explainer._prepare(series[id(x)], y, None if val is None else series[id(val)], shared)
         for explainer, (x, y, val) in zip(explainers, data, strict=True)
     ]
     groups: dict[tuple[Any, ...], list[int]] = {}
@@ -498,10 +515,12 @@ def _fit(explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], prog
             decay=config.scheduler == "cosine",
             plateau_factor=0.1 if config.scheduler == "plateau" else 1.0,
         )
+        assert first.reference is not None
         first.model.to(first.device)
+        first.reference.to(first.device)
         with training_bar("TimeX", progress) as on_epoch:
             runs = engine.train(
-                Objective(first.model, config),
+                Objective(first.model, first.reference, config),
                 [members[i] for i in indices],
                 schedule,
                 device=first.device,
@@ -513,6 +532,9 @@ def _fit(explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], prog
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
+
+_Shared = dict[tuple[Any, ...], tuple["_Series", engine.Tensors]]
+"""What a model says of some data, by the identity of both; the data is kept too, so that its identity stays its own."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,6 @@ Shapes: B samples, T time steps, D channels, C classes, Z the width of the embed
 from __future__ import annotations
 
 import copy
-import math
 from typing import NamedTuple
 
 import torch
@@ -26,16 +25,15 @@ from timex.method.generator import Generator
 from timex.reference.base import ReferenceModel, mlp_head
 from timex.reference.transformer import Transformer
 
-START = 0.9
-"""Where p and the annealed r start: nearly everything is kept."""
 DRAWS = {"straight_through": bernoulli_straight_through, "soft": bernoulli_soft}
 
 
 class Surrogate(NamedTuple):
-    """What the surrogate says about a batch: probabilities p and mask (B, T, D), embedding (B, Z), logits (B, C)."""
+    """What the surrogate says about a batch: p, mask and the fill b (B, T, D), embedding (B, Z), logits (B, C)."""
 
     p: Tensor
     mask: Tensor
+    b: Tensor
     z_e: Tensor
     logits_e: Tensor
 
@@ -66,8 +64,6 @@ class TimeXModel(nn.Module):
             config.generator_dropout,
             config.generator_filters,
         )
-        if config.anneal:
-            nn.init.constant_(self.generator.out.bias, math.log(START / (1 - START)))
         self.encoder = copy.deepcopy(reference).requires_grad_(True)
         self.predictor = mlp_head(reference.embedding_size, reference.n_classes)
         self.landmarks = nn.Parameter(torch.zeros(config.n_landmarks, reference.embedding_size))
@@ -109,16 +105,14 @@ class TimeXModel(nn.Module):
             mask = torch.where(shown, (p.detach() > 0.5).to(p.dtype), mask)
             drawn = self.fill == "draw"
             b = baseline_draw(mean, std, normal_from_uniform(sample.uniform(*p.shape))) if drawn else mean
-        z_e = self.encode_masked(x, times, observed, mask, b, noise)
-        return Surrogate(p, mask, z_e, self.predictor(z_e))
+        x_m, attended = self.masked(x, observed, mask, b)
+        z_e = self.encoder.encode(x_m, times, observed, attended, noise)
+        return Surrogate(p, mask, b, z_e, self.predictor(z_e))
 
-    def encode_masked(
-        self, x: Tensor, times: Tensor | None, observed: Tensor | None, mask: Tensor, b: Tensor, noise: Noise | None
-    ) -> Tensor:
-        """G^E(x^m), (B, Z): the cells outside `mask` are hidden the way the architecture allows."""
+    def masked(self, x: Tensor, observed: Tensor | None, mask: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
+        """x^m (B, T, D) and the steps attention may see (B, T): cells outside `mask` are hidden as the architecture allows."""
         if self.masking != "attention":
             x = direct_value(x, mask, b)
         if observed is not None:
             x = torch.where(observed, x, 0.0)  # a fill must not invent cells that were never measured
-        attended = None if self.masking == "value" else step_mask(mask)
-        return self.encoder.encode(x, times, observed, attended, noise)
+        return x, None if self.masking == "value" else step_mask(mask)

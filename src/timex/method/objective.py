@@ -17,10 +17,13 @@ from timex.engine import Noise, Tensors
 from timex.method import losses
 from timex.method.config import TimeXConfig
 from timex.method.landmarks import assimilate
-from timex.method.model import START, Surrogate, TimeXModel
+from timex.method.model import Surrogate, TimeXModel
+from timex.reference.base import ReferenceModel
 
 NEGATIVES = 32
 """Sampled negatives of the SimCLR ablation."""
+FROZEN = "reference."
+"""Prefix of the frozen model's weights among a member's frozen tensors."""
 
 
 class Consistency(NamedTuple):
@@ -60,23 +63,24 @@ def negatives(noise: Noise, batch: int) -> Tensor:
 
 
 class Objective:
-    """mbc + mbc_landmarks + lam_lc * lc + lam_e * (l_m + lam_con * l_con).
+    """mbc + mbc_landmarks + lam_lc * lc + lam_model * model + lam_e * (l_m + lam_con * l_con).
 
     The frozen reference does not change while TimeX learns, so its embeddings `z` and `logits` are computed once and arrive
     with the batch.
 
     Args:
         model: The module whose weights are trained; only its structure is used.
+        reference: The frozen model; only its structure is used, its weights come as `frozen`.
         config: Which terms; the weights come as `hyper`, so that members may differ in them.
     """
 
-    def __init__(self, model: TimeXModel, config: TimeXConfig) -> None:
-        self.model = model
+    def __init__(self, model: TimeXModel, reference: ReferenceModel, config: TimeXConfig) -> None:
+        self.model, self.reference = model, reference
+        self.asks_model = config.lam_model > 0
         self.stackable = model.encoder.stackable
         self.consistency = CONSISTENCY[config.consistency]
         self.landmark_consistency = losses.mbc_normalised if config.consistency == "mbc_normalised" else losses.mbc
         self.label = LABEL[config.label]
-        self.anneal = config.anneal
         self.select_by_objective = config.select == "objective"
         self.published_connectivity = config.connectivity == "published"
 
@@ -85,30 +89,42 @@ class Objective:
         out = self._surrogate(params, frozen, batch, hyper, noise, noise)
         mbc = self.consistency.train(batch["z"], out.z_e, noise)
         lc = self.label(batch["logits"], out.logits_e)
-        l_m, l_con = self._explanation(out.p, self._r(hyper), batch.get("observed"))
+        model = self._model(out, frozen, batch, hyper)
+        l_m, l_con = self._explanation(out.p, hyper["r"], batch.get("observed"))
         u = noise.uniform(len(out.z_e), params["landmarks"].shape[0])
         mbc_landmarks = self.landmark_consistency(batch["z"], assimilate(out.z_e, params["landmarks"], u))
-        total = mbc + mbc_landmarks + hyper["lam_lc"] * lc + hyper["lam_e"] * (l_m + hyper["lam_con"] * l_con)
-        return {"loss": total, "mbc": mbc, "landmarks": mbc_landmarks, "lc": lc, "l_m": l_m, "l_con": l_con}
+        behaviour = mbc + mbc_landmarks + hyper["lam_lc"] * lc + hyper["lam_model"] * model
+        total = behaviour + hyper["lam_e"] * (l_m + hyper["lam_con"] * l_con)
+        return {"loss": total, "mbc": mbc, "landmarks": mbc_landmarks, "lc": lc, "model": model, "l_m": l_m, "l_con": l_con}
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
         """The terms on validation data with the same draws every epoch; landmarks, which explain nothing, are left out."""
         out = self._surrogate(params, frozen, val, hyper, None, noise)
         mbc, lc = self.consistency.select(val["z"], out.z_e), self.label(val["logits"], out.logits_e)
         l_m, l_con = self._explanation(out.p, hyper["r"], val.get("observed"))
-        value = mbc + hyper["lam_lc"] * lc
+        model = self._model(out, frozen, val, hyper)
+        value = mbc + hyper["lam_lc"] * lc + hyper["lam_model"] * model
         if self.select_by_objective:
             value = value + hyper["lam_e"] * (l_m + hyper["lam_con"] * l_con)
         agree = (out.logits_e.argmax(-1) == val["logits"].argmax(-1)).float().mean()
-        scores = {"val_mbc": mbc, "val_lc": lc, "val_l_m": l_m, "val_agreement": agree, "val_kept": out.p.mean()}
-        return {"criterion": value, **scores}
+        terms = {"val_mbc": mbc, "val_lc": lc, "val_model": model, "val_l_m": l_m}
+        return {"criterion": value, **terms, "val_agreement": agree, "val_kept": out.p.mean()}
 
-    def _r(self, hyper: Tensors) -> Tensor:
-        """Annealed sparsity: nearly everything is kept at first, so that the surrogate knows the model before cells go."""
-        if self.anneal == 0:
-            return hyper["r"]
-        left = (1 - hyper["progress"] / self.anneal).clamp(min=0)
-        return hyper["r"] + (START - hyper["r"]) * left
+    def _model(self, out: Surrogate, frozen: Tensors, batch: Tensors, hyper: Tensors) -> Tensor:
+        """The frozen model's own judgement: it predicts the same from the kept cells, and nothing from the hidden ones.
+
+        Nothing is what it predicts when every cell is hidden.
+        """
+        if not self.asks_model:
+            return out.p.new_zeros(())
+        weights = {n.removeprefix(FROZEN): v for n, v in frozen.items() if n.startswith(FROZEN)}
+        x, times, observed = batch["x"], batch.get("times"), batch.get("observed")
+        views = [self.model.masked(x, observed, mask, out.b) for mask in (out.mask, 1 - out.mask)]
+        both = [None if a is None else torch.cat([a, b]) for a, b in zip(*views, strict=True)]  # one pass for the two
+        twice = [None if v is None else torch.cat([v, v]) for v in (times, observed)]
+        kept, hidden = functional_call(self.reference, weights, (both[0], *twice, both[1])).chunk(2)
+        js = losses.label_consistency_instance
+        return js(batch["logits"], kept) + hyper["lam_hidden"] * js(batch["blank"], hidden)
 
     def _explanation(self, p: Tensor, r: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
         """Sparsity and connectivity of the explanation itself."""
@@ -126,16 +142,16 @@ class Objective:
         noise: Noise | None,
         sample: Noise | None,
     ) -> Surrogate:
-        arguments = (batch["x"], batch.get("times"), batch.get("observed"), frozen["mean"], frozen["std"], hyper["tau"])
-        return functional_call(self.model, params, (*arguments, noise, sample))
+        arguments = (batch["x"], batch.get("times"), batch.get("observed"), frozen["mean"], frozen["std"])
+        return functional_call(self.model, params, (*arguments, hyper["tau"], noise, sample))
 
 
 def hyper_of(config: TimeXConfig) -> dict[str, float]:
     """The scalar settings members of one run may differ in."""
-    return {name: getattr(config, name) for name in ("r", "tau", "lam_lc", "lam_e", "lam_con")}
+    return {name: getattr(config, name) for name in ("r", "tau", "lam_lc", "lam_model", "lam_hidden", "lam_e", "lam_con")}
 
 
 def structure_of(config: TimeXConfig) -> tuple[object, ...]:
     """The settings members of one run must share: those that change the program, not only a number in it."""
     own = {*hyper_of(config), "lr", "weight_decay", "seed", "encoder_init"}
-    return tuple(getattr(config, f.name) for f in fields(config) if f.name not in own)
+    return (config.lam_model > 0, *(getattr(config, f.name) for f in fields(config) if f.name not in own))

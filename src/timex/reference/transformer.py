@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from timex.engine import Noise, dropout
+from timex.engine import Noise, dropout, stacking
 from timex.masking import attention
 from timex.reference.base import ReferenceModel, mean_over_time, mlp_head, observed_steps
 
@@ -34,15 +34,30 @@ def with_time(x: Tensor, times: Tensor | None, n_steps: int) -> Tensor:
     return torch.cat([code.expand(*x.shape[:2], TIME_WIDTH), x], dim=-1)
 
 
-class Linear(nn.Linear):
-    """`nn.Linear` over flattened leading axes.
+SPLIT = 16
 
-    Stacked by vmap, a linear layer on (B, T, M) copies its weight B times; on (B * T, M) it is one batched product.
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A linear layer over flattened leading axes, which vmap stacks as one batched product: (..., M) -> (..., N).
+
+    Stacked on a GPU, the rows are dealt into a few groups: the gradient of a stacked weight is one long sum over all rows,
+    which a batched product leaves to a single block of threads; by groups it is spread over the device.
     """
+    rows = x.flatten(0, -2)
+    if stacking() and x.is_cuda and len(rows) % SPLIT == 0:
+        weights = weight.mT.expand(SPLIT, *weight.mT.shape)
+        out = torch.bmm(rows.unflatten(0, (SPLIT, -1)), weights).flatten(0, 1) + bias
+    else:
+        out = F.linear(rows, weight, bias)
+    return out.unflatten(0, x.shape[:-1])
+
+
+class Linear(nn.Linear):
+    """`nn.Linear` by way of `linear`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., M) -> (..., N)."""
-        return super().forward(x.flatten(0, -2)).unflatten(0, x.shape[:-1])
+        return linear(x, self.weight, self.bias)
 
 
 class Attention(nn.Module):
@@ -59,8 +74,29 @@ class Attention(nn.Module):
 
     def forward(self, h: Tensor, memory: Tensor, mask: Tensor | None = None, padding: Tensor | None = None) -> Tensor:
         """Attend: h (B, T, M) over memory (B, S, M); `mask` (B, S) multiplies the weights, `padding` (B, S) hides keys."""
-        out = attention(self.q_proj(h), self.k_proj(memory), self.v_proj(memory), mask, padding)
-        return self.out_proj(out)
+        if h is memory:
+            q, k, v = project(h, self.q_proj, self.k_proj, self.v_proj)
+        else:
+            q, (k, v) = self.q_proj(h), project(memory, self.k_proj, self.v_proj)
+        return self.out_proj(attention(q, k, v, mask, padding))
+
+
+def project(h: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
+    """Several linear layers of one input as one product."""
+    weight, bias = torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
+    return linear(h, weight, bias).chunk(len(layers), dim=-1)
+
+
+class LayerNorm(nn.LayerNorm):
+    """`nn.LayerNorm`, written out on a GPU, where torch's kernel spends a block of threads on each of our short rows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., M) -> (..., M)."""
+        if not x.is_cuda:
+            return super().forward(x)
+        centred = x - x.mean(-1, keepdim=True)
+        scale = torch.rsqrt(centred.square().mean(-1, keepdim=True) + self.eps)
+        return centred * scale * self.weight + self.bias
 
 
 class FeedForward(nn.Module):
@@ -85,7 +121,7 @@ class EncoderLayer(nn.Module):
         self.rate = rate
         self.attention = Attention(width)
         self.feed_forward = FeedForward(width, d_hidden, rate)
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.norm1, self.norm2 = LayerNorm(width), LayerNorm(width)
 
     def forward(self, h: Tensor, mask: Tensor | None, padding: Tensor | None, noise: Noise | None) -> Tensor:
         """(B, T, M) -> (B, T, M)."""
@@ -101,7 +137,7 @@ class DecoderLayer(nn.Module):
         self.rate = rate
         self.attention, self.cross = Attention(width), Attention(width)
         self.feed_forward = FeedForward(width, d_hidden, rate)
-        self.norm1, self.norm2, self.norm3 = (nn.LayerNorm(width) for _ in range(3))
+        self.norm1, self.norm2, self.norm3 = (LayerNorm(width) for _ in range(3))
 
     def forward(self, h: Tensor, memory: Tensor, padding: Tensor | None, noise: Noise | None) -> Tensor:
         """Decode: h (B, T, M) reads memory (B, T, M)."""
