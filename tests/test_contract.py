@@ -220,6 +220,25 @@ def test_the_others_need_no_fit(name):
     assert e.attribution.shape == (3, t, d)
 
 
+@pytest.mark.parametrize("name", sorted(NEEDS_FIT))
+def test_fit_on_irregular_series(name):
+    """Cells that were not measured may hold anything, in the fit as in the explanation."""
+    model, t, d = reference("transformer")
+    x, times = series(N, t, d), np.cumsum(np.random.default_rng(1).uniform(0.5, 1.5, size=(N, t)), axis=1)
+    observed = np.random.default_rng(2).random((N, t, d)) > 0.2
+    observed[:3, -3:] = False  # padding
+    out = []
+    for filler in (np.nan, 1e6):
+        filled = np.where(observed, x, filler)
+        val = {"x_val": filled[:8], "times_val": times[:8], "observed_val": observed[:8]}
+        explainer = EXPLAINERS[name](model, config=CONFIGS.get(name))
+        explainer.fit(filled, times=times, observed=observed, **val, progress=False)
+        out.append(explainer.explain(filled[:5], times=times[:5], observed=observed[:5]).attribution)
+    assert np.isfinite(out[0]).all()
+    assert (out[0][~observed[:5]] == 0).all()
+    np.testing.assert_array_equal(*out)
+
+
 class Foreign(nn.Module):
     """A module that is none of ours, reads series of one length only, and has layers that behave differently in training."""
 

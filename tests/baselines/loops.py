@@ -54,29 +54,30 @@ def dynamask_by_loop(model, x, target, config, blur=blur_of_sample):
 
 
 @torch.no_grad()
-def winit_by_loop(model, x, draws, past_only, channels=None, steps=None):
-    """Scores of one series (T, D), one window, channel and draw at a time, from draws (R, T, W, D)."""
+def window_effect(model, x, draws, channel, start, end, before):
+    """Mean change of the class probabilities `before` of one series (T, D) over the draws (R, T, W, D) of one window."""
+    copies = x.repeat(len(draws), 1, 1)
+    copies[:, start : end + 1, channel] = draws[:, start, : end + 1 - start, channel]
+    return (model(copies).softmax(-1) - before).abs().sum(-1).mean()
+
+
+@torch.no_grad()
+def winit_by_loop(model, x, draws, past_only):
+    """Scores of one series (T, D), one window at a time."""
     t, d = x.shape
-    r, _, w, _ = draws.shape
-
-    def effect(k, start, end):
-        if start > end:
-            return 0.0
+    window = draws.shape[2]
+    effect = {}
+    for end in range(t):
         known = x[: end + 1] if past_only else x
-        before = model(known[None]).softmax(-1)[0]
-        changes = []
-        for i in range(r):
-            copy = known.clone()
-            for step in range(start, end + 1):
-                copy[step, k] = draws[i, start, step - start, k]
-            changes.append(float((model(copy[None]).softmax(-1)[0] - before).abs().sum()))
-        return float(np.mean(changes))
-
+        before = model(known[None]).softmax(-1)
+        for start in range(max(0, end + 1 - window), end + 1):
+            for k in range(d):
+                effect[k, start, end] = float(window_effect(model, known, draws, k, start, end, before))
     scores = np.zeros((t, d))
-    for k in range(d) if channels is None else channels:
-        for step in range(t) if steps is None else steps:
-            ends = range(step, min(step + w, t))
-            scores[step, k] = np.mean([effect(k, step, end) - effect(k, step + 1, end) for end in ends])
+    for k in range(d):
+        for step in range(t):
+            ends = range(step, min(step + window, t))
+            scores[step, k] = np.mean([effect[k, step, e] - effect.get((k, step + 1, e), 0.0) for e in ends])
     return scores
 
 

@@ -26,7 +26,7 @@ def series(n, t=3, d=2, seed=0):
 
 def test_labels_are_shapley_values_of_the_probabilities():
     x = torch.as_tensor(series(3))
-    explainer = CoRTX(Pair(), CoRTXConfig(permutations=600), device="cpu")
+    explainer = CoRTX(Pair(), CoRTXConfig(permutations=300), device="cpu")
     place = torch.arange(3)
     labels = explainer._shapley(Batch(x, place, None, None, place))
     model = Pair()

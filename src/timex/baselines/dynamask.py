@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 START = 0.5
 """Where every cell of the mask starts."""
 MOVED = 0.01
-"""A mask none of whose cells is further than this from its start has not moved."""
+"""A mask has not moved if the prediction's own gradient could not have carried any of its cells this far."""
 TUNE_SAMPLES = 200
 """Validation samples used at most to choose the keep ratio."""
 TUNE_SHARES = (0.02, 0.05, 0.1, 0.2)
@@ -72,7 +72,8 @@ class DynamaskReport:
     size_growth: float
     """The growth of the regulator."""
     still: float
-    """Share of samples whose mask did not move from its start: these explain nothing."""
+    """Share of samples whose mask the prediction never moved: its gradient vanished. Whatever moved there was moved by the
+    size regulator, which keeps the first of equal cells: these masks explain nothing."""
     error_first: float
     """Cross-entropy to the explained class with the mask at its start."""
     error_last: float
@@ -98,8 +99,8 @@ class Dynamask(FittedExplainer):
     preserve the prediction when all other cells become the mean of their channel. With one of each nothing is fitted, and
     `explain` may come first.
 
-    Assumes that blurring removes what matters. A confident model on smooth data gives no gradient: the mask then never
-    moves. `report` says so, and so does a warning in the log.
+    Assumes that blurring removes what matters, which it does to spikes but not to a shifted mean or a long ramp. Where it does
+    not, a confident model gives no gradient and the mask never moves: `report` says so, and so does a warning in the log.
     """
 
     name = "dynamask"
@@ -127,10 +128,9 @@ class Dynamask(FittedExplainer):
         self.report = self._summary(torch.cat(self._figures))
         if self.report.still > 0:
             log.warning(
-                "Dynamask: the mask of %.0f %% of the samples never moved from %.1f: they are not explained (try a larger "
-                "keep_ratio, size_weight or sigma_max)",
+                "Dynamask: the model's prediction never moved the mask of %.0f %% of the samples: these are not explained (a "
+                "larger sigma_max blurs more)",
                 100 * self.report.still,
-                START,
             )
 
     def _attribute(self, batch: Batch) -> Tensor:
@@ -146,26 +146,26 @@ class Dynamask(FittedExplainer):
         blur = Blur(batch.x, seen, c.sigma_max)
         target = size_target(seen, keep_ratio)
         mask = torch.full_like(batch.x, START)
-        velocity = torch.zeros_like(mask)
+        velocity, pull = torch.zeros_like(mask), torch.zeros_like(mask)
         growth = math.exp(math.log(size_growth) / c.steps)
         weight, first = c.size_weight, None
         for _ in range(c.steps):
             mask.requires_grad_()
             error, size = self._terms(mask, batch, blur, seen, target)[:2]
-            loss = error + weight * size
-            if c.time_weight:
-                loss = loss + c.time_weight * mask.diff(dim=1).abs().mean((1, 2))
-            (gradient,) = torch.autograd.grad(loss.sum(), mask)
+            shape = weight * size + c.time_weight * mask.diff(dim=1).abs().mean((1, 2))
+            # apart, to know which of the two moved the mask
+            of_error, of_shape = (torch.autograd.grad(term.sum(), mask)[0] for term in (error, shape))
             with torch.no_grad():
                 first = error if first is None else first
-                velocity = c.momentum * velocity + gradient
+                pull += of_error.abs()
+                velocity = c.momentum * velocity + of_error + of_shape
                 mask = (mask - c.lr * velocity).clamp(0, 1)
             weight *= growth
         with torch.no_grad():
             error, size, kept = self._terms(mask, batch, blur, seen, target)
-            still = ((mask - START).abs().masked_fill(~seen, 0).amax((1, 2)) <= MOVED).float()
+            reach = c.lr / (1 - c.momentum) * pull.masked_fill(~seen, 0).amax((1, 2))
             assert first is not None
-            return mask, torch.stack([still, first, error, size, error + weight * size, kept], 1)
+            return mask, torch.stack([(reach <= MOVED).float(), first, error, size, error + weight * size, kept], 1)
 
     def _terms(self, mask: Tensor, batch: Batch, blur: Blur, seen: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Per sample: cross-entropy, size regulator, and whether the explained class is predicted, each (B,)."""
