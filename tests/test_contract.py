@@ -26,6 +26,7 @@ from timex.baselines import (
 from timex.method.config import TimeXConfig
 from timex.metrics import ground_truth_scores
 from timex.reference import CNN, LSTM, REFERENCES, Transformer
+from timex.reference.wrap import Wrapped
 from timex.registry import EXPLAINERS, find
 from timex.types import Explainer, Explanation
 
@@ -268,6 +269,19 @@ def test_foreign_models(name, d):
     np.testing.assert_allclose(explainer.explain(x[:4], chunk=3).attribution, e.attribution, atol=1e-5)
     assert snapshot(model) == before
     assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name != "timex"])
+def test_a_wrapped_model_is_explained_as_the_module_itself(name):
+    """`TimeX.reference` of a foreign model, which the command line hands on."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        model = Foreign(9, 2)
+    x = series(N, 9, 2)
+    wrapped = Wrapped(model, "gru", torch.as_tensor(x[:2]))
+    explainers = [EXPLAINERS[name](m, config=CONFIGS.get(name)).fit(x, progress=False) for m in (model, wrapped)]
+    a, b = (explainer.explain(x[:4]).attribution for explainer in explainers)
+    np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 def test_settings_of_another_explainer_are_refused():

@@ -18,6 +18,7 @@ from timex.engine import Noise, Tensors
 from timex.masking import normal_from_uniform
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel
+from timex.reference.wrap import Wrapped
 
 SHORTEST = 8
 """Steps of the shortest series shown to a model: what our CNN needs to pool three times."""
@@ -183,7 +184,7 @@ class WinIT(FittedExplainer):
 
     @torch.no_grad()
     def _attribute(self, batch: Batch) -> Tensor:
-        past_only = isinstance(self.model, ReferenceModel) if self.config.past_only is None else self.config.past_only
+        past_only = reads_any_length(self.model) if self.config.past_only is None else self.config.past_only
         b, t, d = batch.x.shape
         draws = self._draws(batch)  # (B, R, T, W, D)
         effect = batch.x.new_zeros(b, t + 1, self.config.window + 1, d)  # S by start, length and channel; 0 for no window
@@ -203,6 +204,11 @@ class WinIT(FittedExplainer):
         mean, std = (torch.stack(v, -1)[:, None] for v in zip(*forecasts, strict=True))  # (B, 1, T, W, D)
         noise = normal_from_uniform(uniform_per_sample(self.config.seed, batch.place, self.config.draws, *mean.shape[2:]))
         return (mean + std * noise) * self.std + self.mean
+
+
+def reads_any_length(model: nn.Module) -> bool:
+    """Whether a model is known to read series shorter than those it was made for: our own do."""
+    return isinstance(model, ReferenceModel) and not isinstance(model, Wrapped)
 
 
 def up_to(batch: Batch, end: int) -> Batch:
