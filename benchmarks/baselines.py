@@ -19,7 +19,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,8 @@ def main() -> None:
 
 def write(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
     name = torch.cuda.get_device_name() if arguments.device.startswith("cuda") else "cpu"
-    facts = {"torch": torch.__version__, "device": name, "threads": arguments.threads}
+    clock = "wall" if arguments.device.startswith("cuda") else "process"
+    facts = {"torch": torch.__version__, "device": name, "threads": arguments.threads, "clock": clock}
     text = json.dumps({**facts, "rows": rows}, indent=1)
     print(text) if arguments.out is None else arguments.out.write_text(text + "\n")
 
@@ -107,15 +108,17 @@ def untrained(name: str) -> tuple[torch.nn.Module, np.ndarray, np.ndarray]:
 
 
 def timed(function: Callable[[], Any], device: str) -> tuple[float, Any]:
-    synchronise = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
+    """Seconds and result; on a CPU those of this process alone, so that what else the machine does falls out."""
+    on_gpu = device.startswith("cuda")
+    synchronise, clock = (torch.cuda.synchronize, time.perf_counter) if on_gpu else (lambda: None, time.process_time)
     synchronise()
-    started = time.perf_counter()
+    started = clock()
     out = function()
     synchronise()
-    return time.perf_counter() - started, out
+    return clock() - started, out
 
 
-def compared(method: str, ours: float, loop: float, difference: float, **facts: Any) -> dict[str, Any]:
+def compared(method: str, ours: float, loop: float, difference: float | None, **facts: Any) -> dict[str, Any]:
     times = {"ours_s_per_sample": ours, "loop_s_per_sample": loop, "ratio": loop / ours}
     return {"method": method, **times, "largest_difference": difference, **facts}
 
@@ -186,7 +189,7 @@ def winit(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     loop()
     slow, _ = timed(loop, arguments.device)
     loop_s = slow / len(chosen) * len(windows)
-    return compared("winit", ours / len(x), loop_s, float("nan"), samples=len(x), loop_windows=len(chosen))
+    return compared("winit", ours / len(x), loop_s, None, samples=len(x), loop_windows=len(chosen))
 
 
 # ------------------------------------------------------------------------------------------------------------- quality
@@ -207,8 +210,7 @@ def run_quality(arguments: argparse.Namespace) -> None:
             ours = " / ".join(f"{row[m]:.3f}" for m in METRICS[:3])
             paper = " / ".join(f"{v:.3f}" for v in row["paper"].values()) or "-"
             print(f"{name:12} {method:18} {ours}   paper {paper}   {row['fit_s']:.1f} + {row['explain_s']:.1f} s", flush=True)
-            write(rows, arguments) if arguments.out is not None else None
-    write(rows, arguments)
+        write(rows, arguments)
 
 
 def reference(name: str, data: Any, arguments: argparse.Namespace) -> torch.nn.Module:
@@ -217,8 +219,6 @@ def reference(name: str, data: Any, arguments: argparse.Namespace) -> torch.nn.M
         return load_reference(folder)
     config = preset(name, "transformer")
     if arguments.reference_epochs is not None:
-        from dataclasses import replace
-
         config = replace(config, epochs=arguments.reference_epochs, attempts=1)
     return train_references([data], "transformer", config, device=arguments.device)[0].model
 

@@ -26,7 +26,7 @@ START = 0.5
 """Where every cell of the mask starts."""
 MOVED = 0.01
 """A mask has not moved if the prediction's own gradient could not have carried any of its cells this far."""
-TUNE_SAMPLES = 200
+TUNE_SAMPLES = 64
 """Validation samples used at most to choose the keep ratio."""
 TUNE_SHARES = (0.02, 0.05, 0.1, 0.2)
 """Shares of the cells kept when masks of different keep ratios are compared."""
