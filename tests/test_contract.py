@@ -10,10 +10,23 @@ import pytest
 import torch
 from torch import nn
 
-from timex.baselines import Amplitude, IntegratedGradients, Random
+from timex.baselines import (
+    Amplitude,
+    CoRTXConfig,
+    DynamaskConfig,
+    GradientShapConfig,
+    IntegratedGradients,
+    IntegratedGradientsConfig,
+    Random,
+    RandomConfig,
+    SGTConfig,
+    ShapleySamplingConfig,
+    WinITConfig,
+)
 from timex.method.config import TimeXConfig
 from timex.metrics import ground_truth_scores
 from timex.reference import CNN, LSTM, REFERENCES, Transformer
+from timex.reference.wrap import Wrapped
 from timex.registry import EXPLAINERS, find
 from timex.types import Explainer, Explanation
 
@@ -23,6 +36,18 @@ ARCHS = {
     "cnn": (17, 2, lambda t, d: CNN(d, C, t, width=6)),
     "lstm": (10, 3, lambda t, d: LSTM(d, C, t, hidden=3, n_layers=1)),
 }
+CONFIGS = {
+    "timex": TimeXConfig(epochs=1, batch_size=12, n_landmarks=5),
+    "dynamask": DynamaskConfig(keep_ratio=(0.1, 0.3), size_growth=(1e3,), steps=8),
+    "winit": WinITConfig(window=3, draws=2, hidden=4, epochs=2),
+    "cortx": CoRTXConfig(label_share=0.5, permutations=4, copies=3, layers=1, hidden=4, pretrain_epochs=1, epochs=2),
+    "sgt_grad": SGTConfig(epochs=2, batch_size=12),
+    "gradient_shap": GradientShapConfig(n_samples=6),
+    "shapley_sampling": ShapleySamplingConfig(permutations=3),
+}
+"""Quick settings for those that have any."""
+SIGNED = {"ig", "gradient_x_input", "gradient_shap", "deeplift", "occlusion", "shapley_sampling", "cortx"}
+NEEDS_FIT = {"timex", "dynamask", "winit", "cortx", "sgt_grad", "gradient_shap"}
 
 
 def series(n, t, d, seed=0):
@@ -71,12 +96,12 @@ class Case:
         next(self.model.parameters()).requires_grad_(False)
         self.before = snapshot(self.model)
         self.x = series(N, self.t, self.d)
-        options = {"config": TimeXConfig(epochs=1, batch_size=12, n_landmarks=5)} if name == "timex" else {}
-        self.name, self.explainer = name, EXPLAINERS[name](self.model, **options)
+        self.name, self.explainer = name, EXPLAINERS[name](self.model, config=CONFIGS.get(name))
         self.random_state = torch.get_rng_state()
-        self.fitted = self.explainer.fit(self.x)
+        self.fitted = self.explainer.fit(self.x, progress=False)
         self.asked = self.x[:7]
         self.explanation = self.explainer.explain(self.asked)
+        self.again = EXPLAINERS[name](self.model, config=CONFIGS.get(name)).fit(self.x, progress=False).explain(self.asked)
 
 
 @pytest.fixture(scope="module", params=[(name, arch) for arch in ARCHS for name in EXPLAINERS], ids=lambda pair: "-".join(pair))
@@ -106,9 +131,9 @@ def test_explanation(case):
     assert np.isfinite(e.attribution).all()
     assert len(np.unique(e.attribution)) > 20  # not a constant
     assert e.method == case.name
-    assert e.signed == (case.name == "ig")
+    assert e.signed == (case.name in SIGNED)
     np.testing.assert_array_equal(e.x, case.asked)
-    if not e.signed:
+    if not e.signed and case.name != "winit":  # a difference of unsigned effects, which may fall below 0
         assert e.attribution.min() >= 0
 
 
@@ -124,6 +149,11 @@ def test_deterministic(case):
     again = case.explainer.explain(case.asked)
     assert again.attribution.tobytes() == case.explanation.attribution.tobytes()
     assert again.probability.tobytes() == case.explanation.probability.tobytes()
+
+
+def test_the_seed_says_it_all(case):
+    """Another explainer of the same settings, fitted again, gives the same."""
+    assert case.again.attribution.tobytes() == case.explanation.attribution.tobytes()
 
 
 @pytest.mark.parametrize("chunk", [1, 3])
@@ -171,8 +201,108 @@ def test_the_global_random_state_is_left_as_it_was(case):
 
 
 def test_unknown_explainer_lists_the_known():
-    with pytest.raises(ValueError, match="Unknown explainer 'shap'; known: timex, ig, random, amplitude"):
+    with pytest.raises(
+        ValueError, match="Unknown explainer 'shap'; known: timex, ig, dynamask, winit, cortx, sgt_grad, saliency"
+    ):
         find(EXPLAINERS, "shap", "explainer")
+
+
+@pytest.mark.parametrize("name", sorted(NEEDS_FIT))
+def test_explain_before_fit_is_an_error(name):
+    model, t, d = reference("cnn")
+    with pytest.raises(RuntimeError, match=r"has not been fitted: call fit\(x\)"):
+        EXPLAINERS[name](model, config=CONFIGS.get(name)).explain(series(3, t, d))
+
+
+@pytest.mark.parametrize("name", sorted(set(EXPLAINERS) - NEEDS_FIT))
+def test_the_others_need_no_fit(name):
+    model, t, d = reference("cnn")
+    e = EXPLAINERS[name](model, config=CONFIGS.get(name)).explain(series(3, t, d))
+    assert e.attribution.shape == (3, t, d)
+
+
+@pytest.mark.parametrize("name", sorted(NEEDS_FIT))
+def test_fit_on_irregular_series(name):
+    """Cells that were not measured may hold anything, in the fit as in the explanation."""
+    model, t, d = reference("transformer")
+    x, times = series(N, t, d), np.cumsum(np.random.default_rng(1).uniform(0.5, 1.5, size=(N, t)), axis=1)
+    observed = np.random.default_rng(2).random((N, t, d)) > 0.2
+    observed[:3, -3:] = False  # padding
+    out = []
+    for filler in (np.nan, 1e6):
+        filled = np.where(observed, x, filler)
+        val = {"x_val": filled[:8], "times_val": times[:8], "observed_val": observed[:8]}
+        explainer = EXPLAINERS[name](model, config=CONFIGS.get(name))
+        explainer.fit(filled, times=times, observed=observed, **val, progress=False)
+        out.append(explainer.explain(filled[:5], times=times[:5], observed=observed[:5]).attribution)
+    assert np.isfinite(out[0]).all()
+    assert (out[0][~observed[:5]] == 0).all()
+    np.testing.assert_array_equal(*out)
+
+
+class Foreign(nn.Module):
+    """A module that is none of ours, reads series of one length only, and has layers that behave differently in training."""
+
+    def __init__(self, t, d):
+        super().__init__()
+        self.gru = nn.GRU(d, 5, batch_first=True)
+        self.norm, self.drop = nn.BatchNorm1d(5), nn.Dropout(0.3)
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(5 * t, C))
+
+    def forward(self, x):
+        return self.head(self.drop(self.norm(self.gru(x)[0].mT)))
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name != "timex"])
+@pytest.mark.parametrize("d", [1, 2])
+def test_foreign_models(name, d):
+    t = 9
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        model = Foreign(t, d)
+    before, x = snapshot(model), series(N, t, d)
+    random_state = torch.get_rng_state()
+    explainer = EXPLAINERS[name](model, config=CONFIGS.get(name)).fit(x, progress=False)
+    e = explainer.explain(x[:4])
+    assert e.attribution.shape == (4, t, d)
+    assert np.isfinite(e.attribution).all()
+    np.testing.assert_allclose(explainer.explain(x[:4], chunk=3).attribution, e.attribution, atol=1e-5)
+    assert snapshot(model) == before
+    assert torch.equal(torch.get_rng_state(), random_state)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name != "timex"])
+def test_a_wrapped_model_is_explained_as_the_module_itself(name):
+    """`TimeX.reference` of a foreign model, which the command line hands on."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        model = Foreign(9, 2)
+    x = series(N, 9, 2)
+    wrapped = Wrapped(model, "gru", torch.as_tensor(x[:2]))
+    explainers = [EXPLAINERS[name](m, config=CONFIGS.get(name)).fit(x, progress=False) for m in (model, wrapped)]
+    a, b = (explainer.explain(x[:4]).attribution for explainer in explainers)
+    np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_settings_of_another_explainer_are_refused():
+    model, _, _ = reference("cnn")
+    with pytest.raises(ValueError, match="Expected a WinITConfig for WinIT, got SGTConfig"):
+        EXPLAINERS["winit"](model, config=SGTConfig())
+    with pytest.raises(ValueError, match="Expected no config for Saliency, got SGTConfig"):
+        EXPLAINERS["saliency"](model, config=SGTConfig())
+    with pytest.raises(ValueError, match=r"Expected a torch\.nn\.Module, got str"):
+        EXPLAINERS["ig"]("model")
+
+
+def test_series_of_another_shape_than_fitted_are_refused():
+    model, t, d = reference("lstm")
+    explainer = EXPLAINERS["gradient_shap"](model).fit(series(N, t, d))
+    with pytest.raises(ValueError, match=rf"Expected x of shape \(N, {t}, {d}\) as in fit, got \(2, {t + 1}, {d}\)"):
+        explainer.explain(series(2, t + 1, d))
+    with pytest.raises(ValueError, match="Expected at least 3 samples to fit and validate on, got 2"):
+        explainer.fit(series(2, t, d))
+    with pytest.raises(ValueError, match=r"Expected x_val with \(T, D\)"):
+        explainer.fit(series(N, t, d), x_val=series(N, t - 1, d))
 
 
 # ------------------------------------------------------------------------------------------------- integrated gradients
@@ -183,7 +313,7 @@ def test_integrated_gradients_are_complete(arch):
     """The attributions of a sample sum to what its logit gained over that of the zero series."""
     model, t, d = reference(arch)
     x = series(9, t, d, seed=4)
-    e = IntegratedGradients(model, n_steps=200).explain(x)
+    e = IntegratedGradients(model, IntegratedGradientsConfig(n_steps=200)).explain(x)
     with torch.no_grad():
         gain = (model(torch.as_tensor(x)) - model(torch.zeros(9, t, d))).numpy()
     gain = gain[np.arange(9), e.prediction]
@@ -208,7 +338,7 @@ def test_integrated_gradients_of_a_linear_model_by_hand():
 @pytest.mark.parametrize("name", [name for name in EXPLAINERS if name != "timex"])
 def test_targets_are_checked(name):
     model, t, d = reference("cnn")
-    explainer = EXPLAINERS[name](model)
+    explainer = EXPLAINERS[name](model, config=CONFIGS.get(name)).fit(series(N, t, d), progress=False)
     with pytest.raises(ValueError, match="one label per sample"):
         explainer.explain(series(3, t, d), target=[0, 1])
     with pytest.raises(ValueError, match=r"Expected labels 0\.\.3, got 0\.\.4"):
@@ -218,8 +348,7 @@ def test_targets_are_checked(name):
 @pytest.mark.parametrize("name", EXPLAINERS)
 def test_bad_series_are_refused(name):
     model, t, d = reference("cnn")
-    options = {"config": TimeXConfig(epochs=1, n_landmarks=3)} if name == "timex" else {}
-    explainer = EXPLAINERS[name](model, **options).fit(series(N, t, d))
+    explainer = EXPLAINERS[name](model, config=CONFIGS.get(name)).fit(series(N, t, d), progress=False)
     bad = series(2, t, d)
     bad[1, 2, 0] = np.nan
     with pytest.raises(ValueError, match="Expected finite values, got nan at sample 1, step 2, channel 0"):
@@ -248,9 +377,9 @@ def test_random_is_the_floor():
 def test_random_depends_on_its_seed_alone():
     model, t, d = reference("cnn")
     x = series(5, t, d)
-    scores = Random(model, seed=3).explain(x).attribution
-    np.testing.assert_array_equal(scores, Random(model, seed=3).explain(x + 1).attribution)
-    assert not np.array_equal(scores, Random(model, seed=4).explain(x).attribution)
+    scores = Random(model, RandomConfig(seed=3)).explain(x).attribution
+    np.testing.assert_array_equal(scores, Random(model, RandomConfig(seed=3)).explain(x + 1).attribution)
+    assert not np.array_equal(scores, Random(model, RandomConfig(seed=4)).explain(x).attribution)
     assert not np.array_equal(scores[0], scores[1])
 
 

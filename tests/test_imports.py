@@ -24,7 +24,7 @@ ALLOWED = {
     "report": {"types"},
     "reference": {"types", "engine", "masking", "method.losses", "data", "metrics", "paper", "progress"},
     "method": {"types", "engine", "masking", "reference", "progress"},
-    "baselines": {"types", "reference"},
+    "baselines": {"types", "engine", "masking", "progress", "reference"},
 }
 UPPER = {"", "registry", "bench", "cli", "__main__"}  # those at the top of the pile: they may import anything but cli
 HEAVY = ("pandas", "matplotlib", "sklearn", "captum", "typer", "pyarrow", "rich", "scipy", "plotly", "jinja2")

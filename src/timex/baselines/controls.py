@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from timex.baselines.base import Unfitted
+from timex.baselines.base import BaselineExplainer, Batch, uniform_per_sample
 
 
-class Random(Unfitted):
-    """Uniform scores, the floor of every table.
+@dataclass(frozen=True, kw_only=True)
+class RandomConfig:
+    """Settings of `Random`."""
 
-    Args:
-        model: Only asked for its predictions.
-        seed: Seed of the scores; they depend on it and on the place of the sample in x, not on chunks.
-        device: Where to run it.
-    """
+    seed: int = 0
+    """Seed of the scores; they depend on it and on the place of the sample in x alone."""
+
+
+class Random(BaselineExplainer):
+    """Uniform scores, the floor of every table. The model is only asked for its predictions."""
 
     name = "random"
+    config_class = RandomConfig
+    config: RandomConfig
 
-    def __init__(self, model: nn.Module, seed: int = 0, device: torch.device | str | None = None) -> None:
-        super().__init__(model, device)
-        self.seed = seed
-
-    def _start(self) -> None:
-        self._generator = torch.Generator().manual_seed(self.seed)
-
-    def _attribute(self, x: Tensor, target: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
-        return torch.rand(x.shape, generator=self._generator)
+    def _attribute(self, batch: Batch) -> Tensor:
+        return uniform_per_sample(self.config.seed, batch.place, *batch.x.shape[1:])
 
 
-class Amplitude(Unfitted):
+class Amplitude(BaselineExplainer):
     """|x - median of the channel|: on data whose signal is large, it beats every explainer without seeing the model."""
 
     name = "amplitude"
 
-    def _attribute(self, x: Tensor, target: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
-        seen = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
-        median = torch.where(seen, x, torch.nan).nanmedian(dim=1, keepdim=True).values  # (B, 1, D)
-        return (x - median.nan_to_num()).abs()
+    def _attribute(self, batch: Batch) -> Tensor:
+        seen = torch.ones_like(batch.x, dtype=torch.bool) if batch.observed is None else batch.observed
+        median = torch.where(seen, batch.x, torch.nan).nanmedian(dim=1, keepdim=True).values  # (B, 1, D)
+        return (batch.x - median.nan_to_num()).abs()

@@ -1,0 +1,269 @@
+"""Dynamask (Crabbé & van der Schaar, 2021): a mask per sample, optimised so that what it keeps preserves the prediction.
+
+Shapes: B samples, T time steps, D channels, C classes, O offsets of the blur; F = T * D cells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from timex.baselines.base import Batch, FittedExplainer
+from timex.engine import Tensors
+
+log = logging.getLogger(__name__)
+
+START = 0.5
+"""Where every cell of the mask starts."""
+MOVED = 0.01
+"""A mask has not moved if the prediction's own gradient could not have carried any of its cells this far."""
+TUNE_SAMPLES = 64
+"""Validation samples used at most to choose the keep ratio."""
+TUNE_SHARES = (0.02, 0.05, 0.1, 0.2)
+"""Shares of the cells kept when masks of different keep ratios are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamaskConfig:
+    """Settings of `Dynamask`; those of the TimeX paper's runs where the comment says nothing else."""
+
+    keep_ratio: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2)
+    """Shares of cells to keep, among which `fit` chooses on validation data; the TimeX paper ran .01 alone."""
+    steps: int = 50
+    """Steps of gradient descent."""
+    lr: float = 0.1
+    """Learning rate."""
+    momentum: float = 0.9
+    """Momentum."""
+    size_weight: float = 0.001
+    """Weight of the size regulator at the start."""
+    size_growth: tuple[float, ...] = (1e3, 1e5)
+    """How many times heavier the regulator is at the end, among which `fit` chooses; it grows exponentially. The TimeX paper
+    ran 1e5 alone, which leaves few values but 0 and 1."""
+    time_weight: float = 0.0
+    """Weight of the mask's variation along time, for smooth masks; off."""
+    sigma_max: float = 2.0
+    """Width, in steps, of the Gaussian blur of a cell that is not kept at all."""
+    seed: int = 0
+    """Seed of the split where no validation data is given; the optimisation itself is not random."""
+
+    def __post_init__(self) -> None:
+        if not self.keep_ratio or not all(0 < ratio <= 1 for ratio in self.keep_ratio):
+            raise ValueError(f"Expected keep_ratio as shares in (0, 1], got {self.keep_ratio}.")
+        if not self.size_growth or not all(growth > 0 for growth in self.size_growth):
+            raise ValueError(f"Expected size_growth as positive numbers, got {self.size_growth}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamaskReport:
+    """How the optimisation of the masks of one `explain` went, as means over its samples."""
+
+    keep_ratio: float
+    """The share of cells asked for."""
+    size_growth: float
+    """The growth of the regulator."""
+    still: float
+    """Share of samples whose mask the prediction never moved: its gradient vanished. Whatever moved there was moved by the
+    size regulator, which keeps the first of equal cells: these masks explain nothing."""
+    error_first: float
+    """Cross-entropy to the explained class with the mask at its start."""
+    error_last: float
+    """The same with the final mask."""
+    size_last: float
+    """Final size regulator: 0 when exactly the share asked for is kept."""
+    loss_last: float
+    """Final loss, the regulator at its final weight."""
+    preserved: float
+    """Share of samples for which the model, seeing the masked series, predicts the explained class."""
+
+
+class Dynamask(FittedExplainer):
+    """Masks that keep few cells and blur the others, without changing the prediction (the preservation game).
+
+    For every sample a mask in [0, 1] minimises the cross-entropy to the explained class of the series whose cells are blurred
+    over time by Gaussians of width sigma_max * (1 - mask), plus a size regulator: the squared distance of the sorted mask from
+    the step that keeps exactly `keep_ratio` of the cells. The regulator's weight grows over the run. All samples of a chunk are
+    optimised together; their losses are summed, so no sample's gradient sees another.
+
+    Its authors try several sizes and take the smallest mask that still does its work. Here `fit` optimises masks on
+    validation samples for every pair of keep ratio and growth and takes the one whose highest cells, at equal numbers, best
+    preserve the prediction when all other cells become the mean of their channel. With one of each nothing is fitted, and
+    `explain` may come first.
+
+    Assumes that blurring removes what matters, which it does to spikes but not to a shifted mean or a long ramp. Where it does
+    not, a confident model gives no gradient and the mask never moves: `report` says so, and so does a warning in the log.
+    """
+
+    name = "dynamask"
+    config_class = DynamaskConfig
+    config: DynamaskConfig
+    chosen: tuple[float, float] | None = None
+    """Keep ratio and growth; None before `fit`."""
+    report: DynamaskReport | None = None
+    """Of the latest `explain`."""
+
+    def __init__(self, model: nn.Module, config: Any = None, device: torch.device | str | None = None) -> None:
+        super().__init__(model, config, device)
+        if len(self._pairs()) == 1:
+            self.chosen = self._pairs()[0]
+
+    def _pairs(self) -> list[tuple[float, float]]:
+        return list(itertools.product(self.config.keep_ratio, self.config.size_growth))
+
+    def _check_ready(self, x: NDArray[np.float32]) -> None:
+        if self.chosen is None or self.shape is not None:
+            super()._check_ready(x)
+        self._figures: list[Tensor] = []
+
+    def _finish(self) -> None:
+        self.report = self._summary(torch.cat(self._figures))
+        if self.report.still > 0:
+            log.warning(
+                "Dynamask: the model's prediction never moved the mask of %.0f %% of the samples: these are not explained (a "
+                "larger sigma_max blurs more)",
+                100 * self.report.still,
+            )
+
+    def _attribute(self, batch: Batch) -> Tensor:
+        assert self.chosen is not None
+        mask, figures = self._optimise(batch, *self.chosen)
+        self._figures.append(figures.cpu())
+        return mask
+
+    def _optimise(self, batch: Batch, keep_ratio: float, size_growth: float) -> tuple[Tensor, Tensor]:
+        """The masks of a chunk (B, T, D), and figures of every sample (B, 6) for the report."""
+        c = self.config
+        seen = torch.ones_like(batch.x, dtype=torch.bool) if batch.observed is None else batch.observed
+        blur = Blur(batch.x, seen, c.sigma_max)
+        target = size_target(seen, keep_ratio)
+        mask = torch.full_like(batch.x, START)
+        velocity, pull = torch.zeros_like(mask), torch.zeros_like(mask)
+        growth = math.exp(math.log(size_growth) / c.steps)
+        weight, first = c.size_weight, None
+        for _ in range(c.steps):
+            mask.requires_grad_()
+            error, size = self._terms(mask, batch, blur, seen, target)[:2]
+            shape = weight * size + c.time_weight * mask.diff(dim=1).abs().mean((1, 2))
+            # apart, to know which of the two moved the mask
+            of_error, of_shape = (torch.autograd.grad(term.sum(), mask)[0] for term in (error, shape))
+            with torch.no_grad():
+                first = error if first is None else first
+                pull += of_error.abs()
+                velocity = c.momentum * velocity + of_error + of_shape
+                mask = (mask - c.lr * velocity).clamp(0, 1)
+            weight *= growth
+        with torch.no_grad():
+            error, size, kept = self._terms(mask, batch, blur, seen, target)
+            reach = c.lr / (1 - c.momentum) * pull.masked_fill(~seen, 0).amax((1, 2))
+            assert first is not None
+            return mask, torch.stack([(reach <= MOVED).float(), first, error, size, error + weight * size, kept], 1)
+
+    def _terms(self, mask: Tensor, batch: Batch, blur: Blur, seen: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Per sample: cross-entropy, size regulator, and whether the explained class is predicted, each (B,)."""
+        logits = self.logits(blur(mask), batch.times, batch.observed)
+        error = F.cross_entropy(logits, batch.target, reduction="none")
+        return error, size_regulator(mask, seen, target), (logits.argmax(-1) == batch.target).float()
+
+    def _summary(self, figures: Tensor) -> DynamaskReport:
+        assert self.chosen is not None
+        still, first, last, size, loss, kept = figures.mean(0).tolist()
+        return DynamaskReport(
+            keep_ratio=self.chosen[0],
+            size_growth=self.chosen[1],
+            still=still,
+            error_first=first,
+            error_last=last,
+            size_last=size,
+            loss_last=loss,
+            preserved=kept,
+        )
+
+    # ------------------------------------------------------------------------------------------------------------ tuning
+
+    def _learn(self, train: Tensors, val: Tensors, progress: bool) -> None:
+        if len(self._pairs()) == 1:
+            return
+        few = {name: v[:TUNE_SAMPLES] for name, v in val.items()}
+        scores = {pair: self._faithfulness(few, *pair) for pair in self._pairs()}
+        self.chosen = min(scores, key=lambda pair: scores[pair])
+        log.info(
+            "Dynamask keeps %g, growth %g: cross-entropy of the kept cells on validation data %s",
+            *self.chosen,
+            ", ".join(f"{ratio:g}, {growth:g}: {score:.3f}" for (ratio, growth), score in scores.items()),
+        )
+
+    def _faithfulness(self, data: Tensors, keep_ratio: float, size_growth: float) -> float:
+        """Mean cross-entropy to the predicted class of series that show only the highest cells of their masks."""
+        total, count = 0.0, 0
+        for batch in self._batches(data):
+            with torch.no_grad():
+                batch = batch._replace(target=self.logits(batch.x, batch.times, batch.observed).argmax(-1))
+            mask, _ = self._optimise(batch, keep_ratio, size_growth)
+            with torch.no_grad():
+                seen = torch.ones_like(mask, dtype=torch.bool) if batch.observed is None else batch.observed
+                number = seen.sum(1, keepdim=True).clamp(min=1)
+                mean = torch.where(seen, batch.x, 0).sum(1, keepdim=True) / number  # (B, 1, D)
+                # ties are broken by place, as the number of cells shown must be equal
+                rank = mask.masked_fill(~seen, -1).flatten(1).argsort(dim=1, descending=True, stable=True).argsort(1)
+                shown = [(rank < round(share * rank.shape[1])).view_as(mask) for share in TUNE_SHARES]
+                copies = torch.stack([torch.where(s | ~seen, batch.x, mean) for s in shown], 1)  # (B, shares, T, D)
+                logits = self.logits_of_copies(copies, batch)
+                labels = batch.target[:, None].expand(logits.shape[:2])
+                total += float(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"))
+                count += labels.numel()
+        return total / count
+
+
+class Blur:
+    """Gaussian blur along time whose width is set cell by cell; what does not depend on the mask is kept from step to step.
+
+    Args:
+        x: Series, (B, T, D).
+        seen: Cells that exist, (B, T, D) bool; the others give nothing to their neighbours.
+        sigma_max: Width at mask 0, in steps; at mask 1 a cell is itself.
+    """
+
+    def __init__(self, x: Tensor, seen: Tensor, sigma_max: float) -> None:
+        self.x, self.seen, self.sigma_max = x, seen, sigma_max
+        reach = min(math.ceil(6 * sigma_max), x.shape[1] - 1)  # beyond six widths a weight is below float32's resolution
+        offset = torch.arange(-reach, reach + 1, device=x.device)
+        self.neighbours = _windows(x, reach)  # (B, T, D, O)
+        exponent = -(offset.to(x.dtype) ** 2) / 2
+        # far below any real exponent, yet finite, as its slope is multiplied by a weight of 0
+        exponent = torch.where(_windows(seen.to(x.dtype), reach) > 0, exponent, -1e6)
+        self.exponent = torch.where(seen[..., None], exponent, 0.0)  # (B, T, D, O)
+
+    def __call__(self, mask: Tensor) -> Tensor:
+        """The blurred series, (B, T, D); cells that do not exist stay as they are."""
+        sigma = self.sigma_max * (1 - mask) + 1e-5  # never 0, so that the slope stays finite
+        weights = (self.exponent / sigma[..., None] ** 2).softmax(-1)
+        return torch.where(self.seen, (weights * self.neighbours).sum(-1), self.x)
+
+
+def _windows(x: Tensor, reach: int) -> Tensor:
+    """The neighbours of every cell along time, zeros beyond the ends: (B, T, D) -> (B, T, D, 2 * reach + 1)."""
+    return F.pad(x, (0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1)
+
+
+def size_target(seen: Tensor, keep_ratio: float) -> Tensor:
+    """What the sorted mask should be: 1 for the share to keep of the cells that exist, else 0, (B, F), highest first."""
+    number = seen.flatten(1).sum(1, keepdim=True)
+    place = torch.arange(seen[0].numel(), device=seen.device)
+    return (place < (keep_ratio * number).round().clamp(min=1)).float()
+
+
+def size_regulator(mask: Tensor, seen: Tensor, target: Tensor) -> Tensor:
+    """Mean squared distance of the sorted mask from `target` over the cells that exist, (B,)."""
+    ordered = mask.masked_fill(~seen, -1).flatten(1).sort(dim=1, descending=True, stable=True).values  # (B, F)
+    number = seen.flatten(1).sum(1, keepdim=True)
+    exists = torch.arange(ordered.shape[1], device=mask.device) < number
+    return ((ordered - target) ** 2 * exists).sum(1) / number[:, 0].clamp(min=1)
