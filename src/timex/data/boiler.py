@@ -1,7 +1,7 @@
 """Boiler: 20 sensors of heating boilers every 15 minutes; does the blowdown valve fail at the last step of the window?
 
 The paper's window of "36 steps" holds six rows: its suffixes of 1 to 6 rows, each padded with zeros to 6, one after another.
-The plain layout has 36 rows in a row. Windows lie inside one boiler and inside one block of five days, and whole blocks go to
+The plain layout has 36 rows in a row. Windows lie inside one boiler and inside one block of a day, and whole blocks go to
 train, validation or test, so that no row is in two of them. What stays is that every boiler is in every part: see docs/data.md.
 """
 
@@ -21,8 +21,8 @@ LEADING = ("boiler_no", "TIME")
 N_SENSORS = 20
 NESTED = 6
 """Rows behind the paper's window."""
-BLOCK = 480
-"""Rows of a block: five days."""
+BLOCK = 96
+"""Rows of a block: a day."""
 
 
 def find(source: Path) -> list[Path]:

@@ -39,6 +39,8 @@ KEPT = tuple("NLRAV")
 ABNORMAL = tuple("LR")
 QRS_SECONDS = (0.06, 0.24)
 """Shortest and longest QRS believed; a block widens it to more than .12 s."""
+QRS_HEIGHT = 0.25
+"""Smallest height believed, as a share of the record's median: where noise hides a beat, something is found anyway."""
 SAME_PATIENT = {"202": "201"}
 PUBLISHED = {"N": 75052, "L": 8075, "R": 7259, "V": 7130, "A": 2546}
 """Annotations of each kind in all 48 records."""
@@ -184,6 +186,9 @@ def qrs_intervals(ecg: NDArray[np.float64], peaks: Ints) -> Ints:
     seconds = (interval[:, 1] - interval[:, 0] + 1) / RATE
     inside = (interval[:, 0] <= peaks) & (peaks <= interval[:, 1])
     believed = (interval >= 0).all(axis=1) & inside & (QRS_SECONDS[0] <= seconds) & (seconds <= QRS_SECONDS[1])
+    height = np.array([np.ptp(clean[a : b + 1]) if ok else 0.0 for (a, b), ok in zip(interval, believed, strict=True)])
+    if believed.any():
+        believed &= height >= QRS_HEIGHT * np.median(height[believed])
     return np.where(believed[:, None], interval, -1)
 
 

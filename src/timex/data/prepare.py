@@ -173,18 +173,20 @@ class Prepared:
 def split_samples(stratum: Ints, fold: int, seed: int) -> tuple[Ints, Ints, Ints]:
     """Samples of train, validation and test: a fifth for test, a tenth (at most `MAX_VAL`) for validation.
 
-    Every stratum (class, or class and machine) is spread evenly over the folds; whose samples they are does not count.
+    Every class is spread evenly over the folds; whose samples they are does not count. All folds have the same sizes, so that
+    they can train as one program: the up to four samples that are left over are in every training part.
 
     Args:
-        stratum: (N,).
+        stratum: Class of every sample, (N,).
         fold: 0..4.
         seed: Of the shuffle.
     """
     rng = np.random.default_rng([seed, N_FOLDS])
-    number = np.empty(len(stratum), dtype=np.int64)
-    for s in np.unique(stratum):
-        members = rng.permutation(np.flatnonzero(stratum == s))
-        number[members] = np.arange(len(members)) % N_FOLDS
+    order = rng.permutation(len(stratum))
+    order = order[np.argsort(stratum[order], kind="stable")]
+    number = np.full(len(stratum), -1)
+    dealt = order[: len(order) // N_FOLDS * N_FOLDS]
+    number[dealt] = np.arange(len(dealt)) % N_FOLDS
     test = np.flatnonzero(number == fold)
     others = rng.permutation(np.flatnonzero(number == (fold + 1) % N_FOLDS))
     val = np.sort(others[: min(len(stratum) // 10, MAX_VAL)])
@@ -211,7 +213,8 @@ def split_groups(stratum: Ints, group: Ints, fold: int, seed: int) -> tuple[Ints
     share = np.zeros((len(groups), len(strata)))
     np.add.at(share, (g, s), 1)
     share /= share.sum(axis=0)  # (G, S) how much of every stratum a group has
-    filled = np.zeros((N_FOLDS, len(strata)))
+    share = np.column_stack([share, share.mean(axis=1)])  # two rare strata had better not meet in one fold either
+    filled = np.zeros((N_FOLDS, share.shape[1]))
     number = np.empty(len(groups), dtype=np.int64)
     order = rng.permutation(len(groups))
     for i in order[np.argsort(-share[order].max(axis=1), kind="stable")]:
