@@ -72,8 +72,7 @@ def data_list() -> None:
         if name in REAL:  # loading it takes seconds, and it may not be there
             real = REAL[name]
             state = f"not prepared: timex data prepare {real.origin.name}" if real.origin.facts() is None else real.note
-            known = "yes" if real.origin is ORIGINS["ecg"] else "no"
-            table.add_row(name, *map(str, (*real.shape, real.n_classes)), state, known)
+            table.add_row(name, *map(str, (*real.shape, real.n_classes)), state, "yes" if real.truth else "no")
             continue
         d = DATASETS[name](seed=0, fold=0)
         sizes = " / ".join(f"{len(p):,}" for p in (d.train, d.val, d.test))

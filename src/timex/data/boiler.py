@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from timex.data.prepare import Arrays, Ints, Origin, Prepared, found, make_dataset, split_groups
+from timex.data.prepare import Arrays, Ints, Make, Origin, Prepared, found, make_dataset, split_groups
 from timex.types import Dataset
 
 LABEL = "Abnormal Blow Down"
@@ -104,7 +104,7 @@ def window_ends(series: Ints, length: int) -> tuple[Ints, Ints]:
     return ends, series[ends] * (len(series) // BLOCK + 1) + place[ends] // BLOCK
 
 
-def _make(plain: bool) -> Any:
+def _make(plain: bool) -> Make:
     def make(arrays: Arrays, name: str, fold: int, seed: int) -> Dataset:
         length = NESTED * NESTED if plain else NESTED
         series = arrays["series"].astype(np.int64)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from timex.data.prepare import (
     Arrays,
     Ints,
+    Make,
     Origin,
     Prepared,
     counts,
@@ -238,7 +239,7 @@ def build(files: list[Path]) -> tuple[Arrays, dict[str, Any]]:
     return arrays, facts
 
 
-def _make(five: bool, by_patient: bool) -> Any:
+def _make(five: bool, by_patient: bool) -> Make:
     def make(arrays: Arrays, name: str, fold: int, seed: int) -> Dataset:
         symbol = arrays["symbol"].astype(str)
         chosen = np.flatnonzero(np.isin(symbol, KEPT if five else ("N", *ABNORMAL)))
@@ -275,7 +276,7 @@ ECG = Origin(
     build=build,
 )
 LOADERS = (
-    Prepared("ecg", ECG, _make(five=False, by_patient=False), (WINDOW, 1), 2, "split by beat, as the paper"),
-    Prepared("ecg_by_patient", ECG, _make(five=False, by_patient=True), (WINDOW, 1), 2, "split by patient"),
-    Prepared("ecg_five", ECG, _make(five=True, by_patient=False), (WINDOW, 1), 5, "N, L, R, A, V; split by beat"),
+    Prepared("ecg", ECG, _make(five=False, by_patient=False), (WINDOW, 1), 2, "split by beat, as the paper", truth=True),
+    Prepared("ecg_by_patient", ECG, _make(five=False, by_patient=True), (WINDOW, 1), 2, "split by patient", truth=True),
+    Prepared("ecg_five", ECG, _make(five=True, by_patient=False), (WINDOW, 1), 5, "N, L, R, A, V; split by beat", truth=True),
 )

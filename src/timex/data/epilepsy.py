@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from timex.data.prepare import Arrays, Ints, Origin, Prepared, counts, found, make_dataset, split_groups, split_samples
+from timex.data.prepare import Arrays, Ints, Make, Origin, Prepared, counts, found, make_dataset, split_groups, split_samples
 from timex.types import Dataset
 
 WINDOW = 178
@@ -90,7 +90,7 @@ def _foreign(files: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any
     raise ValueError(f"Expected a .csv, .txt or .npz file, got {files[0]}: {EPILEPSY.download}.")
 
 
-def _make(by_recording: bool) -> Any:
+def _make(by_recording: bool) -> Make:
     def make(arrays: Arrays, name: str, fold: int, seed: int) -> Dataset:
         y = (arrays["label"] == SETS["S"]).astype(np.int64)
         if by_recording:

@@ -143,6 +143,10 @@ def progress(items: Sequence[T], label: str) -> Iterable[T]:
 # --------------------------------------------------------------------------------------------------- from cache to folds
 
 
+Make = Callable[[Arrays, str, int, int], Dataset]
+"""From the cached arrays, the name, the fold and the seed to the data set."""
+
+
 @dataclass(frozen=True)
 class Prepared:
     """The loader of a data set that was prepared.
@@ -150,18 +154,20 @@ class Prepared:
     Attributes:
         name: The registry key.
         origin: What has to be prepared first.
-        make: The data set of a fold: (arrays, name, fold, seed) -> Dataset.
+        make: Makes a fold of it.
         shape: (T, D).
         n_classes: C.
         note: How this view differs from others of the same origin.
+        truth: Whether it is known which cells decide the class.
     """
 
     name: str
     origin: Origin
-    make: Callable[[Arrays, str, int, int], Dataset]
+    make: Make
     shape: tuple[int, int]
     n_classes: int
     note: str
+    truth: bool = False
 
     def __call__(self, seed: int = 0, fold: int = 0) -> Dataset:
         """Fold `fold` of five; the seed shuffles what is in which fold."""
@@ -218,8 +224,7 @@ def split_groups(stratum: Ints, group: Ints, fold: int, seed: int) -> tuple[Ints
     number = np.empty(len(groups), dtype=np.int64)
     order = rng.permutation(len(groups))
     for i in order[np.argsort(-share[order].max(axis=1), kind="stable")]:
-        uneven = [np.square(filled + share[i] * (np.arange(N_FOLDS) == k)[:, None]).sum() for k in range(N_FOLDS)]
-        number[i] = int(np.argmin(uneven))
+        number[i] = np.argmin(filled @ share[i])  # adds least to the sum of squares of what the folds hold
         filled[number[i]] += share[i]
     of_sample = number[g]
     test = np.flatnonzero(of_sample == fold)
