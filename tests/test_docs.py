@@ -35,11 +35,31 @@ x, y = rng.normal(size=(6, 5, 2)).astype("float32"), np.arange(6) % 2
 for name in ("windows.parquet", "train.csv", "test.csv"):
     write_series(name, Series.of(x, y=y, channels=("hr", "spo2"), classes=("sick", "well")))
 """,
-    "metrics.md": """
+    "ecg.md": """
+import json
 import numpy as np
+from timex import Explanation, load_dataset
+rng = np.random.default_rng(0)
+symbol = np.array(list("NNNLR") * 10)
+np.savez(
+    "ecg.npz",
+    facts=json.dumps({"format": 1}),
+    record=["100"], gain=[200.0], zero=[1024],
+    delta=np.diff(rng.integers(900, 1100, 20000), prepend=0).astype(np.int16),
+    sample=200 + 360 * np.arange(50), of_record=np.zeros(50, dtype=int), symbol=symbol.astype("S1"),
+    qrs=np.where((symbol != "N")[:, None], [160, 210], -1),
+)
+test = load_dataset("ecg").test
+p = rng.random(test.x.shape, dtype=np.float32)
+explained = {"prediction": test.y, "probability": np.eye(2, dtype=np.float32)[test.y], "mask": p > .5}
+Explanation(test.x, p, **explained).save("ecg-explanations.npz")
+""",
+    "metrics.md": """
+import numpy as np, torch
 from types import SimpleNamespace
 rng = np.random.default_rng(0)
 e = SimpleNamespace(attribution=rng.random((6, 5, 2)))
+x, model = rng.normal(size=(6, 5, 2)).astype("float32"), torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(10, 3))
 truth, observed, fold = rng.random((6, 5, 2)) > .5, np.ones((6, 5, 2), dtype=bool), np.arange(6) % 2
 y, probability = np.arange(6) % 3, rng.dirichlet(np.ones(3), size=6)
 """,
@@ -100,6 +120,7 @@ def with_python(pages: list[Path]) -> list[Path]:
 def quiet(tmp_path, monkeypatch):
     """A temporary folder, a fixed seed for models with random weights, and the one warning that such models earn."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIMEX_DATA", str(tmp_path))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

@@ -62,24 +62,59 @@ def options(
 
 @data_app.command("list")
 def data_list() -> None:
-    """Every data set with its shape."""
+    """Every data set with its shape, and how to get those that are not at hand yet."""
+    from timex.data import ORIGINS, REAL
+    from timex.data.prepare import summary
     from timex.registry import DATASETS
 
     table = Table("name", "T", "D", "classes", "train / val / test", "truth")
     for name in DATASETS:
+        if name in REAL:  # loading it takes seconds, and it may not be there
+            real = REAL[name]
+            state = f"not prepared: timex data prepare {real.origin.name}" if real.origin.facts() is None else real.note
+            table.add_row(name, *map(str, (*real.shape, real.n_classes)), state, "yes" if real.truth else "no")
+            continue
         d = DATASETS[name](seed=0, fold=0)
         sizes = " / ".join(f"{len(p):,}" for p in (d.train, d.val, d.test))
         known = "yes" if d.test.truth is not None else "no"
         table.add_row(name, str(d.train.x.shape[1]), str(d.train.x.shape[2]), str(len(d.classes)), sizes, known)
     console.print(table)
+    facts = ORIGINS["ett"].facts()
+    console.print("ett (forecasting): " + ("not prepared: timex data prepare ett" if facts is None else summary(facts)))
+
+
+@data_app.command("prepare")
+def data_prepare(
+    name: Annotated[str, typer.Argument(help="ecg, epilepsy, boiler, pam or ett.")],
+    source: Annotated[
+        Path | None, typer.Option(help="Folder (or file) downloaded; without it, what to download is said.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Prepare again although it was done from the same files.")] = False,
+) -> None:
+    """Check downloaded real data, cut it into windows, and keep it in the cache folder (TIMEX_DATA)."""
+    from timex.data import ORIGINS
+    from timex.data.prepare import prepare, summary
+    from timex.registry import find
+
+    origin = find(ORIGINS, name, "real data set")
+    if source is None:
+        console.print(f"{origin.title}: {origin.download}.", highlight=False, soft_wrap=True)
+        return
+    facts, built = prepare(origin, source, force)
+    console.print(summary(facts), highlight=False, soft_wrap=True)
+    console.print(f"Written to {origin.path}" if built else f"Already there, made from the same files: {origin.path}")
 
 
 @data_app.command("describe")
 def data_describe(name: str, fold: Fold = 0, seed: Seed = 0) -> None:
     """One data set: its parts, classes and channels, and how much of it is known to decide the class."""
-    from timex.data import load_dataset
+    from timex.data import REAL, load_dataset
+    from timex.data.prepare import summary
 
     d = load_dataset(name, fold=fold, seed=seed)
+    if name in REAL:
+        console.print(f"{REAL[name].origin.title}, {REAL[name].note}. {REAL[name].origin.page}", highlight=False)
+        console.print(summary(REAL[name].origin.facts() or {}), highlight=False)
     console.print(f"[bold]{d.name}[/], fold {fold}, seed {seed}: T = {d.train.x.shape[1]}, D = {d.train.x.shape[2]}")
     console.print(f"channels: {', '.join(d.channels)}")
     console.print("classes: " + ", ".join(f"{c} {name}" for c, name in enumerate(d.classes)))

@@ -22,7 +22,7 @@ from timex.baselines import (
 )
 from timex.data import LOADERS as DATASETS
 from timex.method.explainer import TimeX
-from timex.metrics import classification_scores, ground_truth_scores
+from timex.metrics import classification_scores, ground_truth_scores, occlusion_curve
 from timex.reference import REFERENCES
 
 EXPLAINERS: dict[str, type[Any]] = {
@@ -44,6 +44,7 @@ EXPLAINERS: dict[str, type[Any]] = {
 METRICS: dict[str, Callable[..., Any]] = {
     "ground_truth": ground_truth_scores,
     "classification": classification_scores,
+    "occlusion": occlusion_curve,
 }
 
 T = TypeVar("T")

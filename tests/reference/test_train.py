@@ -109,7 +109,10 @@ def test_probabilities_do_not_depend_on_the_batch():
 
 
 def test_presets():
-    assert set(PRESETS) == {(name, "transformer") for name in ("freqshapes", "seqcomb_uv", "seqcomb_mv", "lowvar")}
+    names = ("freqshapes", "seqcomb_uv", "seqcomb_mv", "lowvar", "ecg", "epilepsy", "boiler", "pam")
+    assert set(PRESETS) == {(name, "transformer") for name in names}
+    assert preset("ecg_by_patient", "transformer") is PRESETS["ecg", "transformer"]
+    assert preset("boiler_plain", "transformer") is PRESETS["boiler", "transformer"]
     assert preset("seqcomb_mv_irregular", "transformer") == PRESETS["seqcomb_mv", "transformer"]
     assert preset("mine", "transformer").model["n_layers"] == 2
     assert preset("freqshapes", "lstm").model == {}

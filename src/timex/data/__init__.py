@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from typing import Protocol
 
+from timex.data import boiler, ecg, epilepsy, pam
+from timex.data.ett import ETT
+from timex.data.prepare import Origin
 from timex.data.synthetic import SYNTHETIC
 from timex.types import Dataset
 
@@ -16,7 +19,10 @@ class Loader(Protocol):
         """The data set of this seed and fold."""
 
 
-LOADERS: dict[str, Loader] = {**SYNTHETIC}
+ORIGINS: dict[str, Origin] = {o.name: o for o in (ecg.ECG, epilepsy.EPILEPSY, boiler.BOILER, pam.PAM, ETT)}
+"""Real data, to be prepared once; what a loader of real data reads is its `origin`."""
+REAL = {loader.name: loader for module in (ecg, epilepsy, boiler, pam) for loader in module.LOADERS}
+LOADERS: dict[str, Loader] = {**SYNTHETIC, **REAL}
 
 
 def load_dataset(name: str, fold: int = 0, seed: int = 0) -> Dataset:
@@ -25,7 +31,7 @@ def load_dataset(name: str, fold: int = 0, seed: int = 0) -> Dataset:
     Args:
         name: A key of `LOADERS`.
         fold: Which of the independent draws (synthetic data) or splits (real data), from 0.
-        seed: Seed of the draws.
+        seed: Seed of the draws, or of the splits.
 
     >>> load_dataset("freqshapes", fold=2).test.x.shape
     (1000, 50, 1)

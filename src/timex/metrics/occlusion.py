@@ -1,0 +1,152 @@
+"""Occlusion: keep only the cells an explanation calls important, and see whether the model still classifies.
+
+Shapes: N samples, T time steps, D channels, C classes, P thresholds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from timex.metrics.classification import classification_scores
+from timex.types import Baseline, check_labels, check_series
+
+THRESHOLDS = (0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
+"""The paper's: the share of cells taken away."""
+
+Predict = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[Any]]
+"""Class probabilities (N, C) of occluded series (N, T, D), of which the cells kept are marked in the second argument."""
+
+
+def occlusion_curve(
+    predict: Predict,
+    x: ArrayLike,
+    y: ArrayLike,
+    attribution: ArrayLike | None,
+    baseline: Baseline,
+    thresholds: Sequence[float] = THRESHOLDS,
+    fill: str = "draw",
+    observed: ArrayLike | None = None,
+    seed: int = 0,
+) -> dict[str, NDArray[np.float64]]:
+    """Scores of a model that sees only the cells above a quantile of their attribution, by quantile.
+
+    Cells taken away become a draw from the baseline distribution or zero. The draw is the same for every threshold, and for
+    every explainer scored with the same seed, so that curves differ by what is kept alone. Missing cells stay as they are.
+
+    Args:
+        predict: The model: see `model_predict` for one of torch.
+        x: Series, (N, T, D).
+        y: Labels, (N,).
+        attribution: Importance of every cell, (N, T, D); None for random importance, the control to read a curve against.
+        baseline: Mean and standard deviation of every cell, from the training part: `Dataset.baseline`.
+        thresholds: Quantiles of a sample's attribution to keep above, (P,).
+        fill: draw, or zero.
+        observed: Measured cells, (N, T, D) or (N, T).
+        seed: Of the draw, of random importance, and of the order of equal attributions.
+
+    Returns:
+        `threshold`, and at each the macro `auroc`, `auprc` and `f1` and the `accuracy`, each (P,).
+
+    Example:
+        >>> x, y = np.array([[[0.0], [9.0]], [[0.0], [-9.0]], [[1.0], [9.0]], [[1.0], [-9.0]]]), [1, 0, 1, 0]
+        >>> predict = lambda x, kept: np.stack([x[:, 1, 0] <= 0, x[:, 1, 0] > 0], axis=1).astype(float)
+        >>> nothing = Baseline(np.zeros((2, 1)), np.zeros((2, 1)))
+        >>> right = occlusion_curve(predict, x, y, [[[0], [1]]] * 4, nothing, thresholds=[0.5])
+        >>> wrong = occlusion_curve(predict, x, y, [[[1], [0]]] * 4, nothing, thresholds=[0.5])
+        >>> float(right["auroc"][0]), float(wrong["auroc"][0])
+        (1.0, 0.5)
+    """
+    values, _, seen = check_series(x, None, observed)
+    labels = check_labels(y, len(values))
+    if fill not in ("draw", "zero"):
+        raise ValueError(f"Expected fill as draw or zero, got {fill!r}.")
+    if not all(0 <= p < 1 for p in thresholds):
+        raise ValueError(f"Expected thresholds of at least 0 and below 1, got {list(thresholds)}.")
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal(values.shape, dtype=np.float32)
+    tie = rng.random(values.shape)
+    score = tie if attribution is None else np.asarray(attribution, dtype=np.float64)
+    if score.shape != values.shape or not np.isfinite(score[seen]).all():
+        raise ValueError(f"Expected a finite attribution of the shape of x, {values.shape}, got {score.shape}.")
+    filling = np.float32(0) if fill == "zero" else (baseline.mean + baseline.std * noise).astype(np.float32)
+    place, n_seen = _places(score, tie, seen)
+    rows = []
+    for p in thresholds:
+        # As many as lie above the quantile when no two are equal, and always one.
+        n_kept = np.maximum(n_seen - 1 - np.floor(p * (n_seen - 1)).astype(np.int64), 1)
+        kept = place < n_kept[:, None, None]
+        occluded = np.where(kept | ~seen, values, filling)
+        rows.append(classification_scores(predict(occluded, kept), labels))
+    columns = {name: np.array([row[name] for row in rows]) for name in ("auroc", "auprc", "f1", "accuracy")}
+    return {"threshold": np.asarray(thresholds, dtype=np.float64), **columns}
+
+
+def _places(score: NDArray[Any], tie: NDArray[Any], seen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The place of every cell when its sample's are sorted, largest first, missing ones last; and how many are not missing."""
+    n = len(score)
+    keys = (tie.reshape(n, -1), -score.reshape(n, -1), ~seen.reshape(n, -1))  # the last counts most
+    order = np.lexsort(keys, axis=1)
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
+    return place.reshape(score.shape), seen.reshape(n, -1).sum(axis=1)
+
+
+def model_predict(
+    model: Any,
+    device: torch.device | str = "cpu",
+    attention: bool = True,
+    times: NDArray[np.float32] | None = None,
+    observed: NDArray[np.bool_] | None = None,
+    chunk: int = 512,
+) -> Predict:
+    """A `Predict` from a reference model or any torch module that maps (B, T, D) to logits (B, C).
+
+    Args:
+        model: The model; it is moved to `device` and put into evaluation mode.
+        device: Where to run it.
+        attention: Whether models that support it also mask their attention at steps of which no cell is kept.
+        times: Times of the steps, (N, T), for our own models.
+        observed: Measured cells, (N, T, D), for our own models.
+        chunk: Samples on the device at once.
+    """
+    ours = hasattr(model, "attention")
+    model = model.to(device).eval()
+
+    @torch.no_grad()
+    def predict(x: NDArray[np.float32], kept: NDArray[np.bool_]) -> NDArray[Any]:
+        rows = []
+        for start in range(0, len(x), chunk):
+            part = slice(start, start + chunk)
+            batch = torch.as_tensor(x[part], device=device)
+            if ours:
+                extra = [None if v is None else torch.as_tensor(v[part], device=device) for v in (times, observed)]
+                steps = (
+                    torch.as_tensor(kept[part].any(axis=2), device=device).float() if attention and model.attention else None
+                )
+                logits = model(batch, *extra, steps)
+            else:
+                logits = model(batch)
+            rows.append(logits.double().softmax(-1).cpu())
+        return torch.cat(rows).numpy()
+
+    return predict
+
+
+def occlusion_summary(curves: Sequence[dict[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
+    """Mean of the curves of several folds, and under `..._se` the standard error over folds, each (P,).
+
+    >>> curves = [{"threshold": np.array([0.9]), "auroc": np.array([a])} for a in (0.8, 0.9)]
+    >>> {name: round(float(v[0]), 3) for name, v in occlusion_summary(curves).items()}
+    {'threshold': 0.9, 'auroc': 0.85, 'auroc_se': 0.05}
+    """
+    out = {"threshold": curves[0]["threshold"]}
+    for name in (n for n in curves[0] if n != "threshold"):
+        rows = np.stack([curve[name] for curve in curves])  # (folds, P)
+        out[name] = rows.mean(axis=0)
+        out[f"{name}_se"] = rows.std(axis=0, ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.full(rows.shape[1], np.nan)
+    return out
