@@ -371,15 +371,15 @@ def bench_run(
 def bench_list(folds: Annotated[int, typer.Option(help="Folds to count the work of.")] = 5) -> None:
     """Every table and figure, with what it needs and how much work it is."""
     from timex.bench import TABLES, Settings
-    from timex.bench.grid import table_cells
+    from timex.bench.grid import cells_of
 
     shown = Table("table", "what", "needs", "models", "TimeX fits", "cells", title=f"{folds} folds")
     for name, table in TABLES.items():
-        cells = table_cells([table], Settings(folds=folds), (), ())
+        cells = cells_of([table], Settings(folds=folds))
         fits = {c.explainer_folder for c in cells if c.explainer_folder}
         counts = (len({c.reference_folder for c in cells}), len(fits), len(cells))
         shown.add_row(name, table.title, table.needs or "-", *map(str, counts))
-    console.print(shown)
+    _wide().print(shown)
     console.print("Models and explainers are kept in the run directory and shared by all tables.")
 
 
@@ -401,7 +401,6 @@ def bench_show(
 
     if not (folder / "cells").is_dir():
         raise FileNotFoundError(f"{folder} holds no results: `timex bench TABLE --out {folder}` writes them.")
-    wide = Console(width=max(console.width, 132))  # a wrapped table is harder to read than a wide one
     options: dict[str, Any] = {
         "datasets": _words(datasets),
         "methods": _words(methods),
@@ -412,12 +411,16 @@ def bench_show(
         if isinstance(shown, str):
             print(shown)
         else:
-            wide.print(shown)
+            _wide().print(shown)
     for path in show.files(folder, tables or (), figures=figures, export=export, page=page):
         console.print(f"Written to {path}")
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _wide() -> Console:
+    return Console(width=max(console.width, 132))  # a wrapped table is harder to read than a wide one
 
 
 def _words(text: str) -> list[str]:

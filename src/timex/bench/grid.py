@@ -106,19 +106,17 @@ class Cell:
         return f"panels/{self.key}.npz"
 
 
-def cells_of(experiments: Iterable[Experiment], settings: Settings) -> list[Cell]:
-    """Every experiment on every fold; what several tables ask for is there once."""
+def cells_of(
+    tables: Iterable[Table], settings: Settings, datasets: Sequence[str] = (), methods: Sequence[str] = ()
+) -> list[Cell]:
+    """Every experiment of some tables on every fold, once; with other data sets or methods if given."""
     cells: dict[str, Cell] = {}
-    for e in experiments:
-        for fold in range(settings.folds):
-            cell = _cell(e, fold, settings)
-            cells.setdefault(cell.key, cell)
+    for table in tables:
+        for e in table.experiments(datasets, methods):
+            for fold in range(min(settings.folds, table.folds or settings.folds)):
+                cell = _cell(e, fold, settings)
+                cells.setdefault(cell.key, cell)
     return list(cells.values())
-
-
-def table_cells(tables: Iterable[Table], settings: Settings, datasets: Sequence[str], methods: Sequence[str]) -> list[Cell]:
-    """The cells of some tables, with other data sets or methods if given."""
-    return cells_of((e for table in tables for e in table.experiments(datasets, methods)), settings)
 
 
 def _cell(e: Experiment, fold: int, settings: Settings) -> Cell:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import torch
 
-from timex.bench.grid import Settings, Task, plan, table_cells
+from timex.bench.grid import Settings, Task, cells_of, plan
 from timex.bench.store import Store
 from timex.bench.tables import TABLES
 from timex.bench.work import Outcome, failed, work
@@ -79,7 +79,7 @@ def run(
     load_plugins(plugins)
     settings, root = settings or Settings(), Path(out)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    cells = table_cells([find(TABLES, name, "table") for name in tables], settings, datasets, methods)
+    cells = cells_of([find(TABLES, name, "table") for name in tables], settings, datasets, methods)
     store = Store(root)
     before = sum(store.done(cell.key) for cell in cells)
     tasks = plan(cells, root)

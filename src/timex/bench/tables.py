@@ -98,6 +98,7 @@ class Table:
         where: Where the paper's numbers are.
         claims: What the paper concludes from it, checked on every data set and architecture.
         needs: What must be at hand beyond this package.
+        folds: Folds at most; a figure draws one.
     """
 
     title: str
@@ -109,6 +110,7 @@ class Table:
     where: Where | None = None
     claims: tuple[Claim, ...] = ()
     needs: str = ""
+    folds: int | None = None
 
     def experiments(self, datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> Iterator[Experiment]:
         """Everything to measure, with other data sets or methods if given."""
@@ -219,6 +221,7 @@ TABLES: dict[str, Table] = {
         measure="forecast",
         datasets=("ett",),
         methods=("timex:forecast",),
+        folds=1,
         archs=("forecaster",),
         metrics=("mse", "mse_masked", "mse_random", "late_share"),
         needs="ETTh1 (ett)",
@@ -276,12 +279,14 @@ TABLES: dict[str, Table] = {
     "explanations": Table(
         title="Explanations of three samples of the last class",
         measure="panel",
+        folds=1,
         datasets=("seqcomb_uv",),
         methods=("ig", "dynamask", "timex"),
     ),
     "landmark-figure": Table(
         title="The latent map of explanations, four landmarks and the explanations nearest to them",
         measure="landmark_map",
+        folds=1,
         datasets=("ecg",),
         methods=("timex",),
         needs=ECG,
@@ -289,6 +294,7 @@ TABLES: dict[str, Table] = {
     "architectures-figure": Table(
         title="TimeX, IG and Dynamask on three architectures",
         measure="panel",
+        folds=1,
         datasets=("freqshapes",),
         methods=("timex", "ig", "dynamask"),
         archs=("transformer", "cnn", "lstm"),
