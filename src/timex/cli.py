@@ -412,7 +412,7 @@ def bench_show(
             print(shown)
         else:
             _wide().print(shown)
-    for path in show.files(folder, tables or (), figures=figures, export=export, page=page):
+    for path in show.files(folder, tables or (), datasets=_words(datasets), figures=figures, export=export, page=page):
         console.print(f"Written to {path}")
 
 

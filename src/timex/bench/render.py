@@ -13,7 +13,7 @@ from timex.bench.summary import Block, Difference, Row, Stat, blocks, verdict
 from timex.bench.tables import TABLES, Table
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 Format = Literal["terminal", "markdown", "latex"]
 Mark = Literal["", "best", "second"]
@@ -82,7 +82,7 @@ def sheet(block: Block, per_fold: bool = False) -> Sheet:
 
 
 def _row(block: Block, row: Row, has_paper: dict[str, bool], timed: bool, per_fold: bool) -> list[Text]:
-    texts = [Text(_name(row.label))]
+    texts = [Text(display_name(row.label))]
     for metric in block.metrics:
         best = block.best(metric)
         mark: Mark = "best" if best[:1] == [row.label] else "second" if row.label in best else ""
@@ -105,7 +105,7 @@ def _notes(block: Block) -> list[str]:
     for metric in block.metrics:
         compared = block.against_best(metric)
         if compared is not None:
-            notes.append(f"{_column(metric)}: TimeX less {_name(compared[0])} {_difference(compared[1], metric)}")
+            notes.append(f"{_column(metric)}: TimeX less {display_name(compared[0])} {_difference(compared[1], metric)}")
     for claim, d in block.claims:
         value = "" if d is None else f" ({_difference(d, claim.better[1])})"
         notes.append(f"claim: {claim.text}: {verdict(claim, d)}{value}")
@@ -114,7 +114,7 @@ def _notes(block: Block) -> list[str]:
     errors: dict[str, list[str]] = {}
     for row in block.rows:
         for fold, error in row.errors.items():
-            errors.setdefault(error, []).append(f"{_name(row.label)} fold {fold}")
+            errors.setdefault(error, []).append(f"{display_name(row.label)} fold {fold}")
     notes += [f"failed: {', '.join(who)}: {error}" for error, who in errors.items()]
     return notes
 
@@ -143,7 +143,12 @@ def _number(value: float, metric: str) -> str:
     return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
 
 
-def _name(label: str) -> str:
+def display_name(label: str) -> str:
+    """A method as readers know it.
+
+    >>> display_name("timex:no_ste")
+    'TimeX, no ste'
+    """
     if label in NAMES:
         return NAMES[label]
     method, _, arm = label.partition(":")
@@ -207,19 +212,20 @@ def _tex(text: str) -> str:
     return text
 
 
-def rich_table(s: Sheet) -> RichTable:
+def terminal(s: Sheet) -> Group:
     """A sheet for the terminal, where the pooled errors would not fit."""
     from rich.box import SIMPLE
+    from rich.console import Group
     from rich.table import Table as RichTable
     from rich.text import Text as RichText
 
     styles = {"": "", "best": "bold green", "second": "underline"}
-    table = RichTable(title=s.title, title_justify="left", caption="\n".join(s.notes), caption_justify="left", box=SIMPLE)
+    table = RichTable(title=s.title, title_justify="left", box=SIMPLE)
     for name in s.header:
         table.add_column(name, no_wrap=True)
     for row in s.rows:
         table.add_row(*(RichText(POOLED.sub("", t.words), style=styles[t.mark]) for t in row))
-    return table
+    return Group(table, *(RichText(f"  {note}") for note in s.notes))
 
 
 def sheets(

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from timex.bench.render import LEGEND, Sheet, latex, markdown, rich_table, sheets
+from timex.bench.render import LEGEND, Sheet, latex, markdown, sheets, terminal
 from timex.bench.store import Store
 from timex.bench.tables import TABLES
 from timex.registry import find
 from timex.types import atomic_path
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Group
 
 INTRODUCTION = """\
 Written by `timex bench show`. Every table has our numbers beside the paper's, over as many folds as it says.
@@ -25,10 +25,10 @@ which sees no model at all, scores high there: read it beside every row. A high 
 finds large values; it does not show that the *model* is explained. On LowVar the deciding cells do not stick out, amplitude
 says next to nothing, and a good score is evidence. No table shows that an explanation is faithful to a model whose
 reasons nobody knows; the occlusion table comes nearest to that."""
-FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": rich_table, "markdown": markdown, "latex": latex}
+FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": terminal, "markdown": markdown, "latex": latex}
 
 
-def tables(folder: Path, names: Sequence[str] = (), *, style: str = "terminal", **options: Any) -> Iterator[str | RichTable]:
+def tables(folder: Path, names: Sequence[str] = (), *, style: str = "terminal", **options: Any) -> Iterator[str | Group]:
     """The tables that have anything to show, in one of the `FORMATS`.
 
     Args:
@@ -52,6 +52,7 @@ def files(
     folder: Path,
     names: Sequence[str] = (),
     *,
+    datasets: Sequence[str] = (),
     figures: Path | None = None,
     export: Path | None = None,
     page: Path | None = None,
@@ -60,7 +61,7 @@ def files(
     if figures is not None:
         from timex.bench.figures import draw
 
-        yield from draw(folder, figures, names)
+        yield from draw(folder, figures, names, datasets)
     if export is not None:
         yield from Store(folder).export(export)
     if page is not None:

@@ -253,7 +253,8 @@ def _rows(
     for name in dict.fromkeys(m.split("/")[0] for m in metrics):
         own = [m for m in metrics if m.startswith(f"{name}/")]
         inner = {m.split("/")[1]: stats[m] for m in own if m in stats}
-        rows.append(Row(name, inner, {m.split("/")[1]: paper[m] for m in own if m in paper}, errors=errors))
+        label = "random groups" if name == "random" else name  # not the control of that name
+        rows.append(Row(label, inner, {m.split("/")[1]: paper[m] for m in own if m in paper}, errors=errors))
     return rows
 
 

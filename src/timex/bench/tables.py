@@ -135,6 +135,11 @@ def _r1(e: Experiment, metric: str) -> tuple[str, str, str]:
     return f"r1/{e.dataset}/{e.arch}", e.method, metric
 
 
+def _split(metric: str) -> tuple[str, str]:
+    group, _, name = metric.partition("/")
+    return group, name
+
+
 def _by_arch(e: Experiment, metric: str) -> tuple[str, str, str]:
     return f"{e.arch}/{e.dataset}", e.method, metric
 
@@ -213,7 +218,7 @@ TABLES: dict[str, Table] = {
     "irregular": _ground_truth(
         "Irregularly sampled SeqComb-MV",
         ("seqcomb_mv_irregular",),
-        lambda e, metric: ("irregular/seqcomb_mv", e.method, metric),
+        lambda e, metric: (f"irregular/{e.dataset.removesuffix('_irregular')}", e.method, metric),
         methods=("ig", "ig:absolute", "timex", *CONTROLS),
     ),
     "forecasting": Table(
@@ -248,7 +253,7 @@ TABLES: dict[str, Table] = {
         datasets=("ecg",),
         methods=("timex",),
         metrics=tuple(f"{group}/{score}" for group in LANDMARK_GROUPS for score in ("nmi", "ari")),
-        where=lambda e, metric: ("landmarks/clustering_ecg", metric.split("/")[0], metric.split("/")[1]),
+        where=lambda e, metric: (f"landmarks/clustering_{e.dataset}", *_split(metric)),
         claims=tuple(
             Claim(
                 text=f"landmarks beat K-means in {score.upper()}",

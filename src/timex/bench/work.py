@@ -163,6 +163,8 @@ def _load(name: str, fold: int, seed: int, smoke: bool) -> Dataset:
 def _result(cell: Cell, device: str, facts: dict[str, Any] | None = None, **more: Any) -> Result:
     config = {"reference": asdict(cell.reference), "timex": None if cell.config is None else asdict(cell.config)}
     about = {
+        "explainer": cell.explainer_folder,
+        "panel": cell.panel,
         "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
         "timex": timex.__version__,
         "torch": torch.__version__,
