@@ -23,6 +23,8 @@ from timex.types import Dataset
 SMOKE_SIZES = (96, 48, 32)
 """Samples of train, val and test that `smoke` keeps."""
 SMOKE_EPOCHS = 2
+TOGETHER = 10
+"""Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +200,11 @@ def plan(cells: Sequence[Cell], root: Path) -> list[Task]:
             tasks.append(_task("reference", missing, (), lambda c: c.reference_folder))
         fits = [c for c in group if c.explainer_folder and not (root / c.explainer_folder / "explainer.json").is_file()]
         for program in _groups(fits, lambda c: structure_of(c.config) if c.config else ()):
-            references = tuple(dict.fromkeys(c.reference_folder for c in program))
-            tasks.append(_task("fit", program, references, lambda c: c.explainer_folder))
+            each = _groups(program, lambda c: c.explainer_folder)
+            for start in range(0, len(each), TOGETHER):
+                some = [c for one in each[start : start + TOGETHER] for c in one]
+                references = tuple(dict.fromkeys(c.reference_folder for c in some))
+                tasks.append(_task("fit", some, references, lambda c: c.explainer_folder))
         for one in _groups(group, lambda c: (c.reference_folder, c.experiment.method, c.explainer_folder)):
             inputs = (one[0].reference_folder, *([one[0].explainer_folder] if one[0].explainer_folder else []))
             tasks.append(Task(kind="measure", cells=tuple(one), inputs=inputs))

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from timex.bench.store import Score
@@ -153,21 +152,20 @@ def classification(subject: Subject) -> Measured:
 
 def occlusion(subject: Subject) -> Measured:
     """AUROC of the model when only the cells above a quantile of the attribution are left."""
-    from timex.metrics.occlusion import occlusion_curve
+    from timex.metrics.occlusion import model_predict, occlusion_curve
 
-    part = subject.part
+    part, fitted = subject.part, subject.fitted
     curve = occlusion_curve(
-        _predictor(subject.fitted),
+        model_predict(fitted.reference, fitted.device, **where(part)),
         part.x,
         part.y,
         subject.attribution,
-        subject.fitted.data.baseline,
+        fitted.data.baseline,
         thresholds=QUANTILES,
-        fill="draw",
-        observed=None if regular(part) else part.observed,
-        seed=subject.fitted.seed,
+        observed=where(part).get("observed"),
+        seed=fitted.seed,
     )
-    return Measured({f"{q:g}": Score(float(v)) for q, v in zip(QUANTILES, curve, strict=True)})
+    return Measured({f"{q:g}": Score(float(v)) for q, v in zip(QUANTILES, curve["auroc"], strict=True)})
 
 
 def runtime(subject: Subject) -> Measured:
@@ -221,15 +219,3 @@ MEASURES: dict[str, Measure] = {
     "landmark_map": Measure(some, landmark_map),
 }
 """Every measure by the name tables use."""
-
-
-def _predictor(fitted: Fitted) -> Callable[..., NDArray[np.float32]]:
-    model = fitted.reference.to(fitted.device).eval()
-
-    @torch.no_grad()
-    def predict(x: NDArray[np.float32], **arguments: Any) -> NDArray[np.float32]:
-        given = {"x": x, **arguments}
-        batch = {name: torch.as_tensor(v, device=fitted.device) for name, v in given.items() if v is not None}
-        return model(**batch).softmax(-1).float().cpu().numpy()
-
-    return predict

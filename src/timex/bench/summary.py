@@ -11,7 +11,7 @@ import numpy as np
 
 from timex.bench.measures import WITHOUT_FIRST
 from timex.bench.store import Result, Score
-from timex.bench.tables import CONTROLS, Claim, Experiment, Table
+from timex.bench.tables import CONTROLS, TABLES, Claim, Experiment, Table
 
 LOWER_IS_BETTER = ("dtw", "fit_seconds", "explain_seconds", "mse", "mse_masked", "mse_random")
 
@@ -173,14 +173,20 @@ def blocks(
     for dataset in datasets or table.datasets:
         for arch in table.archs:
             here = {label: cells for (d, a, label), cells in by_label.items() if (d, a) == (dataset, arch)}
-            labels = list(methods or table.methods)
-            if not methods:
-                labels += [label for label in here if ":" not in label and label not in labels]
+            labels = list(methods or [*table.methods, *_newcomers(table, here)])
             labels = [variant for label in labels for variant in (label, *_paper_variants(label)) if variant in here]
             cells = {label: here[label] for label in labels}
             if cells:
                 found += _blocks(table, dataset, arch, cells, every)
     return found
+
+
+def _newcomers(table: Table, labels: Iterable[str]) -> list[str]:
+    """Methods of no table of ours: they join those that compare methods, not those that compare arms of TimeX."""
+    if all(label.startswith("timex") or label in CONTROLS for label in table.methods):
+        return []
+    known = {label for t in TABLES.values() for label in t.methods}
+    return [label for label in labels if ":" not in label and label not in known]
 
 
 def _paper_variants(label: str) -> tuple[str, ...]:
@@ -205,9 +211,7 @@ def _latest(results: Iterable[Result]) -> dict[tuple[str, str, str], list[Result
 def _blocks(table: Table, dataset: str, arch: str, cells: Mapping[str, list[Result]], every: bool) -> list[Block]:
     names = list(dict.fromkeys(name for rs in cells.values() for r in rs for name in r.scores))
     plain = [name for name in names if not name.startswith(WITHOUT_FIRST)]
-    wanted = (
-        [n for n in plain if n != "agreement"] if every else [n for n in table.metrics if n in plain] or list(table.metrics)
-    )
+    wanted = [n for n in plain if n != "agreement"] if every else list(table.metrics)
     variants = [(f"{dataset}, {arch}", "")]
     if len(plain) < len(names):
         variants = [(f"{dataset}, {arch}, all classes", ""), (f"{dataset}, {arch}, without class 0", WITHOUT_FIRST)]
