@@ -11,7 +11,7 @@ from timex.bench.store import Result, Score, Store
 def result(fold=0, *, value=0.5, error=None, **cell):
     identity = {"dataset": "d", "arch": "a", "method": "m", "arm": "", "measure": "x", "fold": fold, **cell}
     scores = {} if error else {"auprc": Score(value, 4, 1.25), "nan": Score(float("nan"), 0)}
-    facts = {"finished": "2026-01-01", "device": "cpu", "config": {"timex": {"r": 0.2}}, "explain_seconds": float("nan")}
+    facts = {"finished": "2026-01-01", "device": "cpu", "config": {"explainer": {"r": 0.2}}, "explain_seconds": float("nan")}
     return Result(cell=identity, key=f"key-f{fold}", config_hash="hash", scores=scores, error=error, facts=facts)
 
 
@@ -70,4 +70,4 @@ def test_an_export_reads_like_the_original(tmp_path):
     kept = list(Store(tmp_path / "kept").results())
     assert [r.key for r in kept] == ["key-f0", "key-f1"]
     assert kept[0].scores["auprc"].value == pytest.approx(1 / 3, abs=1e-6)
-    assert json.loads(written[-1].read_text()) == {"hash": {"timex": {"r": 0.2}}}
+    assert json.loads(written[-1].read_text()) == {"hash": {"explainer": {"r": 0.2}}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -18,11 +18,15 @@ from timex.bench.tables import ARMS, Experiment, Table
 from timex.method.config import PAPER, TimeXConfig
 from timex.method.objective import structure_of
 from timex.reference.train import TrainConfig, preset
+from timex.registry import EXPLAINERS
 from timex.types import Dataset
 
-SMOKE_SIZES = (96, 48, 32)
+TIMEX = "timex"
+SMOKE_SIZES = (96, 48, 16)
 """Samples of train, val and test that `smoke` keeps."""
 SMOKE_EPOCHS = 2
+SMOKE = {"epochs": SMOKE_EPOCHS, "pretrain_epochs": 1, "permutations": 1, "draws": 1, "window": 2, "steps": 3, "n_steps": 5}
+"""What `smoke` sets in the settings of an explainer that has such a field."""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
 
@@ -56,7 +60,8 @@ class Cell:
     seed: int
     smoke: bool
     reference: TrainConfig
-    config: TimeXConfig | None
+    config: Any
+    """Settings of the explainer, a dataclass, or None if it has none."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -73,7 +78,7 @@ class Cell:
     @property
     def settings(self) -> dict[str, Any]:
         """What the explainer depends on, but for the fold."""
-        config = None if self.config is None else asdict(self.config) | {"seed": self.seed}
+        config = None if self.config is None else asdict(self.config) | {"seed": self.seed}  # that of the fold follows from it
         return {"model": self.model, "method": self.experiment.method, "config": config}
 
     @cached_property
@@ -97,9 +102,9 @@ class Cell:
     @cached_property
     def explainer_folder(self) -> str | None:
         """Where the fitted TimeX is kept; arms that name the same settings share it. None for other explainers."""
-        if self.config is None:
-            return None
         e = self.experiment
+        if e.method != TIMEX:
+            return None
         return f"explainers/{e.dataset}-{e.arch}-{e.method}-f{self.fold}-{_hash(self.settings)}"
 
     @property
@@ -123,17 +128,23 @@ def cells_of(
 
 def _cell(e: Experiment, fold: int, settings: Settings) -> Cell:
     reference = replace(preset(e.dataset, e.arch), seed=settings.seed)
-    config = None
-    if e.method == "timex":
-        config = replace(_base(e.dataset, settings), **_swapped(e), seed=settings.seed + fold)
-    elif e.arm not in ("", "absolute"):
-        raise ValueError(f"Expected {e.method} alone or {e.method}:absolute, got {e.label}.")
     if settings.smoke:
         reference = replace(reference, epochs=SMOKE_EPOCHS, attempts=1)
-        config = None if config is None else replace(config, epochs=SMOKE_EPOCHS)
-    if settings.preset == "paper" and config is not None:
+    config = replace(_base(e.dataset, settings), **_swapped(e)) if e.method == TIMEX else _own_config(e)
+    if config is not None:
+        changed = {"seed": settings.seed + fold, **(SMOKE if settings.smoke else {})}
+        config = replace(config, **{f.name: changed[f.name] for f in fields(config) if f.name in changed})
+    if settings.preset == "paper" and e.method == TIMEX:
         e = replace(e, arm=f"paper_{e.arm}" if e.arm else "paper")
     return Cell(experiment=e, fold=fold, seed=settings.seed, smoke=settings.smoke, reference=reference, config=config)
+
+
+def _own_config(e: Experiment) -> Any:
+    """The default settings of another explainer, for those that have any (`config_class`)."""
+    if e.arm not in ("", "absolute"):
+        raise ValueError(f"Expected {e.method} alone or {e.method}:absolute, got {e.label}.")
+    config_class: Any = getattr(EXPLAINERS.get(e.method), "config_class", type(None))
+    return config_class()
 
 
 def _base(dataset: str, settings: Settings) -> TimeXConfig:
@@ -199,7 +210,7 @@ def plan(cells: Sequence[Cell], root: Path) -> list[Task]:
         if missing:
             tasks.append(_task("reference", missing, (), lambda c: c.reference_folder))
         fits = [c for c in group if c.explainer_folder and not (root / c.explainer_folder / "explainer.json").is_file()]
-        for program in _groups(fits, lambda c: structure_of(c.config) if c.config else ()):
+        for program in _groups(fits, lambda c: structure_of(c.config)):
             each = _groups(program, lambda c: c.explainer_folder)
             for start in range(0, len(each), TOGETHER):
                 some = [c for one in each[start : start + TOGETHER] for c in one]

@@ -140,7 +140,8 @@ def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
         explainer = TimeX.load(root / cell.explainer_folder, reference, device=device)
         seconds = json.loads((root / cell.explainer_folder / "seconds.json").read_text())["fit_seconds"]
     elif cell.experiment.method != REFERENCE:
-        explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device)
+        settings = {} if cell.config is None else {"config": cell.config}
+        explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device, **settings)
         options = where(data.train)
         if not options:
             options["x_val"] = data.val.x  # there is no way to hand over the times of validation series
@@ -161,7 +162,7 @@ def _load(name: str, fold: int, seed: int, smoke: bool) -> Dataset:
 
 
 def _result(cell: Cell, device: str, facts: dict[str, Any] | None = None, **more: Any) -> Result:
-    config = {"reference": asdict(cell.reference), "timex": None if cell.config is None else asdict(cell.config)}
+    config = {"reference": asdict(cell.reference), "explainer": None if cell.config is None else asdict(cell.config)}
     about = {
         "explainer": cell.explainer_folder,
         "panel": cell.panel,
