@@ -353,7 +353,7 @@ def bench_run(
         address=address,
         plugins=plugin or [],
         time_limit=time_limit,
-        say=lambda line: console.print(line, highlight=False, markup=False),
+        say=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True),
         progress=console.is_terminal,
     )
     bench_show(out, tables, methods=methods, datasets=datasets, per_fold=per_fold)

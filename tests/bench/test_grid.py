@@ -81,6 +81,9 @@ def test_smoke_is_small():
     assert few.reference.attempts == 1
     again = shrunk(data)
     np.testing.assert_array_equal(again.train.x, data.train.x)
+    whole = load_dataset("freqshapes")
+    by_class = replace(whole, test=whole.test.take(np.argsort(whole.test.y)))
+    assert np.bincount(shrunk(by_class).test.y).tolist() == [SMOKE_SIZES[2] // 4] * 4
 
 
 def done(c):

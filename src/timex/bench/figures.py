@@ -107,6 +107,24 @@ def landmark_map(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure
         yield "", plot_landmarks(Explanation.load(folder / result.facts["panel"]), Landmarks(**own))
 
 
+def forecast_panels(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
+    """Two windows with their attribution, and the forecast that each leads to."""
+    from timex.report.plots import SEQUENTIAL
+
+    for block in found:
+        result = next(r for r in block.results if r.error is None)
+        e = Explanation.load(folder / result.facts["panel"])
+        figure, axes = _panels(2, len(e))
+        for (left, right), x, p, ahead in zip(axes, e.x, e.attribution, result.detail["forecast"], strict=True):
+            n = len(x)
+            left.imshow(p.T, aspect="auto", cmap=SEQUENTIAL, extent=(0, n, x.min(), x.max()), vmin=0, vmax=1)
+            left.plot(np.arange(n) + 0.5, x[:, 0], color="black", lw=0.8)
+            left.set(xlabel="hour", ylabel="oil temperature, standardised", title="attribution")
+            right.plot(np.arange(n, n + len(ahead)) + 0.5, ahead)
+            right.set(xlabel="hour", title="forecast")
+        yield "", figure
+
+
 FIGURES: dict[str, Drawing] = {
     "occlusion": occlusion_curves,
     "r-sweep": r_sweep,
@@ -114,15 +132,18 @@ FIGURES: dict[str, Drawing] = {
     "explanations": explanation_panels,
     "architectures-figure": explanation_panels,
     "landmark-figure": landmark_map,
+    "forecasting": forecast_panels,
 }
 """The tables that have a figure."""
 
 
-def _panels(n: int) -> tuple[Figure, list[Axes]]:
+def _panels(columns: int, rows: int = 1) -> tuple[Figure, Any]:
+    """A figure and its axes, (columns,) if there is one row, else (rows, columns)."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(4.5 * n, 3.5), layout="constrained")
-    return figure, list(figure.subplots(1, n, squeeze=False)[0])
+    figure = Figure(figsize=(4.5 * columns, 3.5 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    return figure, axes[0] if rows == 1 else axes
 
 
 def _curve(ax: Axes, stats: Any, x: Sequence[float], label: str, colour: str) -> None:

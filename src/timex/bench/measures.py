@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -195,6 +195,18 @@ def landmarks_clusters(subject: Subject) -> Measured:
     return Measured({f"{group}/{name}": Score(v) for group, row in groups.items() for name, v in row.items()})
 
 
+def forecasts(subject: Subject) -> Measured:
+    """How well the forecaster forecasts, and whether the cells called important are those its forecasts rest on."""
+    from timex.bench import forecasting
+
+    fitted = subject.fitted
+    scores, shown, detail = forecasting.examine(
+        subject.explanation, fitted.reference, fitted.data.baseline, fitted.device, fitted.seed
+    )
+    scores |= {name: Score(value) for name, value in fitted.facts["scores"]["test"].items()}
+    return Measured(scores, detail, _taken(subject.explanation, shown))
+
+
 def panel(subject: Subject) -> Measured:
     """Nothing to score: explanations for a figure, with the cells known to decide the class."""
     truth = subject.part.truth
@@ -215,7 +227,14 @@ MEASURES: dict[str, Measure] = {
     "runtime": Measure(everything, runtime),
     "landmarks_dtw": Measure(everything, landmarks_dtw),
     "landmarks_clusters": Measure(everything, landmarks_clusters),
+    "forecast": Measure(everything, forecasts),
     "panel": Measure(last_class, panel),
     "landmark_map": Measure(some, landmark_map),
 }
 """Every measure by the name tables use."""
+
+
+def _taken(e: Explanation, index: NDArray[np.int64]) -> Explanation:
+    """The explanations of some samples."""
+    arrays: dict[str, Any] = {name: v[index] for name, v in vars(e).items() if isinstance(v, np.ndarray)}
+    return replace(e, **arrays)

@@ -228,7 +228,7 @@ TABLES: dict[str, Table] = {
         methods=("timex:forecast",),
         folds=1,
         archs=("forecaster",),
-        metrics=("mse", "mse_masked", "mse_random", "late_share"),
+        metrics=("mse", "mse_persistence", "change_kept", "change_random", "late_share"),
         needs="ETTh1 (ett)",
     ),
     "landmarks-dtw": Table(

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 import timex
+from timex.bench import forecasting
 from timex.bench.grid import Cell, Task, shrunk
 from timex.bench.measures import MEASURES, Fitted, Subject, where
 from timex.bench.store import Result
@@ -22,6 +23,7 @@ from timex.bench.tables import REFERENCE
 from timex.data import load_dataset
 from timex.method.explainer import TimeX, fit_many
 from timex.reference import load_reference, save_reference
+from timex.reference.forecaster import Forecaster, train_forecaster
 from timex.reference.train import train_references
 from timex.registry import EXPLAINERS, find
 from timex.types import Dataset, atomic_path
@@ -64,6 +66,8 @@ def failed(task: Task, device: str, error: str) -> Outcome:
 
 def _train(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
     """Train the models of all folds as one program."""
+    if task.cells[0].experiment.arch == Forecaster.arch:
+        return _train_forecasters(task, root, device, progress)
     first = {cell.reference_folder: cell for cell in task.cells}
     data = [_data(cell) for cell in first.values()]
     cell = task.cells[0]
@@ -75,6 +79,17 @@ def _train(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
         facts = {"dataset": d.name, "fold": d.fold, "seed": t.seed, "epoch": t.epoch, "attempts": t.attempts}
         scores = {"val": t.val, "check": t.check, "test": t.test}
         save_reference(t.model, root / folder, **facts, passed=t.passed, scores=scores, seconds=seconds)
+    return []
+
+
+def _train_forecasters(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
+    """Forecasters of one data set, which differ in their seeds."""
+    for folder, cell in {cell.reference_folder: cell for cell in task.cells}.items():
+        started = time.perf_counter()
+        options: dict[str, Any] = {"seed": cell.seed + cell.fold, "device": device, "progress": progress}
+        model, scores = train_forecaster(forecasting.windows(cell.smoke), cell.reference, **options)
+        facts = {"fold": cell.fold, "seed": options["seed"], "passed": None, "scores": {"test": scores}}
+        save_reference(model, root / folder, **facts, seconds=time.perf_counter() - started)
     return []
 
 
@@ -152,6 +167,8 @@ def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
 
 
 def _data(cell: Cell) -> Dataset:
+    if cell.experiment.arch == Forecaster.arch:
+        return forecasting.dataset(cell.smoke)
     return _load(cell.experiment.dataset, cell.fold, cell.seed, cell.smoke)
 
 
