@@ -73,13 +73,18 @@ def _page(folder: Path, page: Path, names: Sequence[str], figures: Path | None) 
     results = list(Store(folder).results())
     where = sorted({(r.facts["device"], r.facts["torch"], r.facts["timex"]) for r in results})
     lines = ["# Results", "", INTRODUCTION, "", LEGEND, ""]
-    lines += [f"Measured on {device}, torch {torch}, timex {version}." for device, torch, version in where]
-    lines.append("")
+    lines += [f"Measured on {device}, torch {torch}, timex {version}.\n" for device, torch, version in where]
+    missing = []
     for name in names or TABLES:
-        for table, own in sheets([name], results):
+        shown = sheets([name], results)
+        if not shown:
+            missing.append(name)
+        for table, own in shown:
             lines += [f"## {table.title}", "", f"`timex bench {name}`", "", *(markdown(s) for s in own)]
         drawn = [] if figures is None else sorted(Path(figures).glob(f"{name}*.png"))
         lines += [f"![{TABLES[name].title}]({Path(os.path.relpath(path, page.parent)).as_posix()})\n" for path in drawn]
+    if missing:
+        lines += [f"Not measured, or figures only: {', '.join(missing)}.", ""]
     with atomic_path(page) as beside:
         beside.write_text("\n".join(lines).rstrip() + "\n")
     return page
