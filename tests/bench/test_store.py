@@ -65,6 +65,7 @@ def test_an_export_reads_like_the_original(tmp_path):
     store = Store(tmp_path / "run")
     store.write(result(0, value=1 / 3))
     store.write(result(1, dataset="e"))
+    store.write(result(2, dataset="e", error="FileNotFoundError: /home/me"))  # what failed is nothing to keep
     written = store.export(tmp_path / "kept")
     assert [p.name for p in written] == ["d.jsonl", "e.jsonl", "configs.json"]
     kept = list(Store(tmp_path / "kept").results())

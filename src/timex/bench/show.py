@@ -69,8 +69,8 @@ def files(
 
 
 def _page(folder: Path, page: Path, names: Sequence[str], figures: Path | None) -> Path:
-    """One Markdown page with every table, and the figures if they were drawn."""
-    results = list(Store(folder).results())
+    """One Markdown page with every table, and the figures if they were drawn; what failed was not measured."""
+    results = [r for r in Store(folder).results() if r.error is None]
     where = sorted({(r.facts["device"], r.facts["torch"], r.facts["timex"]) for r in results})
     lines = ["# Results", "", INTRODUCTION, "", LEGEND, ""]
     lines += [f"Measured on {device}, torch {torch}, timex {version}.\n" for device, torch, version in where]
@@ -81,6 +81,8 @@ def _page(folder: Path, page: Path, names: Sequence[str], figures: Path | None) 
             missing.append(name)
         for table, own in shown:
             lines += [f"## {table.title}", "", f"`timex bench {name}`", "", *(markdown(s) for s in own)]
+            absent = [d for d in table.datasets if not any(s.title.startswith(f"{d},") for s in own)]
+            lines += [f"Not measured: {', '.join(absent)}.\n"] if absent else []
         drawn = [] if figures is None else sorted(Path(figures).glob(f"{name}*.png"))
         lines += [f"![{TABLES[name].title}]({Path(os.path.relpath(path, page.parent)).as_posix()})\n" for path in drawn]
     if missing:

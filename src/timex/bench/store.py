@@ -105,14 +105,14 @@ class Store:
             yield from (_parse(line) for line in path.read_text().splitlines())
 
     def export(self, folder: str | Path) -> list[Path]:
-        """Pack all cells into a run directory of their own, one file of lines per data set, and every configuration once.
+        """Pack the finished cells into a run directory of their own: a file of lines per data set, every configuration once.
 
         Args:
             folder: The directory to write; `timex bench show` reads it like the one it came from, models and figures apart.
         """
         lines: dict[str, list[str]] = {}
         configs = {}
-        for result in self.results():
+        for result in (r for r in self.results() if r.error is None):
             facts = dict(result.facts)
             configs[result.config_hash] = facts.pop("config", None)
             slim = _dump(replace(result, facts=facts), digits=6)

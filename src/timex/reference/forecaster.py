@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from timex import engine
-from timex.engine import Noise, Tensors
+from timex.engine import Noise, Tensors, dropout
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, initialised, observed_steps
 from timex.reference.train import TrainConfig
@@ -35,6 +35,16 @@ class Windows(Protocol):
     @property
     def y(self) -> NDArray[np.float32]:
         """(N, H, 1) or (N, H)."""
+
+
+class QueryLayer(DecoderLayer):
+    """A decoder layer whose queries are all there; only steps of the memory can be missing."""
+
+    def forward(self, h: Tensor, memory: Tensor, padding: Tensor | None, noise: Noise | None) -> Tensor:
+        """Decode: h (B, H, M) reads memory (B, T, M), where `padding` (B, T) is hidden."""
+        h = self.norm1(h + dropout(self.attention(h, h), self.rate, noise))
+        h = self.norm2(h + dropout(self.cross(h, memory, None, padding), self.rate, noise))
+        return self.norm3(h + self.feed_forward(h, noise))
 
 
 class Forecaster(ReferenceModel):
@@ -62,18 +72,20 @@ class Forecaster(ReferenceModel):
         self.n_channels, self.n_classes, self.n_steps = n_channels, n_classes, n_steps
         self.encoder = TransformerEncoder(n_channels, n_steps + n_classes, n_layers, d_hidden, dropout)
         self.embedding_size = self.encoder.width
-        self.decoder = nn.ModuleList(DecoderLayer(self.embedding_size, d_hidden, dropout) for _ in range(n_layers))
+        self.decoder = nn.ModuleList(QueryLayer(self.embedding_size, d_hidden, dropout) for _ in range(n_layers))
         self.out = Linear(self.embedding_size, 1)
 
     def states(self, x: Tensor, times: Tensor | None, observed: Tensor | None, noise: Noise | None) -> Tensor:
         """The decoder's states, (B, H, M)."""
-        memory = self.encoder(x, times, observed_steps(observed), None, noise)
+        steps = observed_steps(observed)
+        memory = self.encoder(x, times, steps, None, noise)
+        padding = None if steps is None else ~steps
         ahead = torch.arange(1, self.n_classes + 1, device=x.device, dtype=x.dtype) + self.n_steps
         code = time_encoding(ahead, self.n_steps + self.n_classes)  # (H, 16)
         h = torch.cat([code, code.new_zeros(self.n_classes, self.n_channels)], dim=-1)
         h = h.expand(x.shape[0], *h.shape)
         for layer in self.decoder:
-            h = layer(h, memory, None, noise)
+            h = layer(h, memory, padding, noise)
         return h
 
     def encode(
