@@ -13,6 +13,7 @@ import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import pytest
 import torch
@@ -21,6 +22,7 @@ from typer.testing import CliRunner
 
 from timex import TimeXConfig
 from timex.cli import app
+from timex.registry import DATASETS, EXPLAINERS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -123,7 +125,8 @@ def quiet(tmp_path, monkeypatch):
     monkeypatch.setenv("TIMEX_DATA", str(tmp_path))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+    registries = (mock.patch.dict(registry) for registry in (EXPLAINERS, DATASETS))  # pages add to them
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), next(registries), next(registries):
         warnings.filterwarnings("ignore", message=r"The model predicts class \d+ for all")
         torch.manual_seed(0)
         yield
@@ -167,8 +170,9 @@ def resolve(words: list[str]) -> tuple[list[str], Any, list[str]]:
     command: Any = COMMAND
     while hasattr(command, "commands"):
         assert words, f"timex {' '.join(path)} needs a subcommand"
-        assert words[0] in command.commands, f"timex {' '.join(path)} has no subcommand {words[0]!r}"
-        path, command, words = [*path, words[0]], command.commands[words[0]], words[1:]
+        with command.make_context("timex", list(words), resilient_parsing=True) as context:
+            name, found, words = command.resolve_command(context, list(words))  # an error if there is no such command
+        path, command = [*path, name], found
     return path, command, words
 
 

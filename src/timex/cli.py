@@ -25,6 +25,20 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Explanations for any time-series model.")
 data_app = typer.Typer(no_args_is_help=True, help="The data sets at hand.")
 app.add_typer(data_app, name="data")
+
+
+class TablesAreCommands(typer.core.TyperGroup):
+    """`timex bench univariate` is `timex bench run univariate`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The subcommand that is named, else `run` with everything that was given."""
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["run", *args])
+
+
+bench_app = typer.Typer(
+    no_args_is_help=True, cls=TablesAreCommands, help="The paper's tables and figures: timex bench TABLE..."
+)
+app.add_typer(bench_app, name="bench")
 console = Console()
 
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
@@ -335,7 +349,117 @@ def demo(
     console.print(f"{time.perf_counter() - started:.0f} s. Scores, figures, explanations and the explainer are in {out}/")
 
 
+# --------------------------------------------------------------------------------------------------------------- bench
+
+Tables = Annotated[list[str], typer.Argument(help="Tables and figures: see `timex bench list`.")]
+Methods = Annotated[str, typer.Option(help="Methods instead of the tables' own, with commas: ig,timex,timex:no_ste.")]
+Datasets = Annotated[str, typer.Option(help="Data sets instead of the tables' own, with commas.")]
+PerFold = Annotated[bool, typer.Option("--per-fold", help="Show every fold.")]
+
+
+@bench_app.command("run")
+def bench_run(
+    tables: Tables,
+    out: Out = Path("runs/bench"),
+    folds: Annotated[int, typer.Option(help="Draws or splits of every data set.")] = 5,
+    methods: Methods = "",
+    datasets: Datasets = "",
+    preset: Annotated[str, typer.Option(help="Settings of TimeX: default, or paper for the paper's tables.")] = "default",
+    seed: Seed = 0,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Few samples and epochs, to see that everything runs.")] = False,
+    device: Device = None,
+    engine: Annotated[str, typer.Option(help="local, or ray for tasks on a cluster.")] = "local",
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster; without it a local one is started.")] = None,
+    plugin: Annotated[list[str] | None, typer.Option(help="Module that adds explainers or data sets; repeat for more.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds after which no new piece of work is begun.")] = None,
+    per_fold: PerFold = False,
+) -> None:
+    """Run tables and show them; the same command again goes on where the last one stopped."""
+    from timex.bench import Settings, run
+
+    summary = run(
+        tables,
+        out,
+        Settings(folds=folds, seed=seed, smoke=smoke, preset=preset),  # type: ignore[arg-type]
+        datasets=_words(datasets),
+        methods=_words(methods),
+        device=_device(device),
+        engine=engine,  # type: ignore[arg-type]
+        address=address,
+        plugins=plugin or [],
+        time_limit=time_limit,
+        say=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True),
+        progress=console.is_terminal,
+    )
+    bench_show(out, tables, methods=methods, datasets=datasets, per_fold=per_fold)
+    console.print(
+        f"{summary.wanted} cells: {summary.before} were there, {summary.finished} finished now, {len(summary.failed)} failed, "
+        f"{summary.left} left. Kept in {out}"
+    )
+    if summary.left:
+        console.print("Time is up: the same command goes on from here.")
+    if summary.failed:
+        raise typer.Exit(1)
+
+
+@bench_app.command("list")
+def bench_list(folds: Annotated[int, typer.Option(help="Folds to count the work of.")] = 5) -> None:
+    """Every table and figure, with what it needs and how much work it is."""
+    from timex.bench import TABLES, Settings
+    from timex.bench.grid import cells_of
+
+    shown = Table("table", "what", "needs", "models", "TimeX fits", "cells", title=f"{folds} folds")
+    for name, table in TABLES.items():
+        cells = cells_of([table], Settings(folds=folds))
+        fits = {c.explainer_folder for c in cells if c.explainer_folder}
+        counts = (len({c.reference_folder for c in cells}), len(fits), len(cells))
+        shown.add_row(name, table.title, table.needs or "-", *map(str, counts))
+    _wide().print(shown)
+    console.print("Models and explainers are kept in the run directory and shared by all tables.")
+
+
+@bench_app.command("show")
+def bench_show(
+    folder: Annotated[Path, typer.Argument(help="A run directory, or an exported one.")],
+    tables: Annotated[list[str] | None, typer.Argument(help="Which tables; all that were run by default.")] = None,
+    methods: Methods = "",
+    datasets: Datasets = "",
+    per_fold: PerFold = False,
+    all_metrics: Annotated[bool, typer.Option("--all-metrics", help="Every metric that was measured.")] = False,
+    style: Annotated[str, typer.Option("--format", help="terminal, markdown or latex.")] = "terminal",
+    figures: Annotated[Path | None, typer.Option(help="Draw the figures into this folder.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Pack the cells into this folder, one file per data set.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write everything to this Markdown page.")] = None,
+) -> None:
+    """Show tables from what was measured; nothing is computed."""
+    from timex.bench import show
+
+    if not (folder / "cells").is_dir():
+        raise FileNotFoundError(f"{folder} holds no results: `timex bench TABLE --out {folder}` writes them.")
+    options: dict[str, Any] = {
+        "datasets": _words(datasets),
+        "methods": _words(methods),
+        "per_fold": per_fold,
+        "every": all_metrics,
+    }
+    for shown in show.tables(folder, tables or (), style=style, **options):
+        if isinstance(shown, str):
+            print(shown)
+        else:
+            _wide().print(shown)
+    for path in show.files(folder, tables or (), datasets=_words(datasets), figures=figures, export=export, page=page):
+        console.print(f"Written to {path}")
+
+
 # ------------------------------------------------------------------------------------------------------------- helpers
+
+
+def _wide() -> Console:
+    return Console(width=max(console.width, 132))  # a wrapped table is harder to read than a wide one
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def _device(name: str | None) -> str:

@@ -34,8 +34,9 @@ class TimeXConfig:
     """What replaces a hidden value while training: the mean of its cell, or a draw from the baseline distribution."""
     consistency: Literal["mbc", "mbc_normalised", "simclr", "none"] = "mbc"
     """How embeddings of explanations are held to those of the model."""
-    label: Literal["instance", "pairwise", "batch", "none"] = "instance"
-    """How predictions from explanations are held to those of the model: sample by sample, all pairs, or one batch mean."""
+    label: Literal["instance", "pairwise", "batch", "mse", "mse_pairwise", "none"] = "instance"
+    """How predictions from explanations are held to those of the model: sample by sample, all pairs, or one batch mean; the
+    mse forms are for models that forecast instead of classify."""
     connectivity: Literal["equation", "published"] = "published"
     """Connectivity as the paper writes it, or as its published code computes it (a far weaker term)."""
     select: Literal["objective", "consistency"] = "objective"

@@ -243,6 +243,16 @@ def label_consistency_mse(y: Tensor, y_e: Tensor) -> Tensor:
     return (_pairwise(_squared_difference, flat) - _pairwise(_squared_difference, flat_e)).square().mean()
 
 
+def label_consistency_mse_instance(y: Tensor, y_e: Tensor) -> Tensor:
+    """L_LC for forecasts sample by sample: the mean squared difference of the two forecasts.
+
+    Args:
+        y: Forecasts of the reference, (B, H).
+        y_e: Forecasts from the explanations, (B, H).
+    """
+    return _squared_difference(y, y_e).mean()
+
+
 def poly1_cross_entropy(logits: Tensor, y: Tensor, epsilon: float | Tensor = 1.0) -> Tensor:
     """Poly-1 cross-entropy, with which the paper's reference models are trained: the mean of CE + epsilon (1 - p_true).
 

@@ -52,6 +52,8 @@ LABEL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "pairwise": losses.label_consistency,
     "batch": losses.label_consistency_batch,
     "instance": losses.label_consistency_instance,
+    "mse": losses.label_consistency_mse_instance,
+    "mse_pairwise": losses.label_consistency_mse,
     "none": _nothing,
 }
 

@@ -110,7 +110,10 @@ def mean_over_time(h: Tensor, steps: Tensor | None) -> Tensor:
 def build(arch: str, config: Mapping[str, Any]) -> ReferenceModel:
     """A fresh model of a registered architecture."""
     from timex.reference import REFERENCES
+    from timex.reference.forecaster import Forecaster
 
+    if arch == Forecaster.arch:  # which is no classifier, so not in the registry of these
+        return Forecaster(**config)
     if arch not in REFERENCES:
         raise ValueError(f"Unknown architecture {arch!r}; known: {', '.join(REFERENCES)}.")
     return REFERENCES[arch](**config)

@@ -1,0 +1,247 @@
+"""From experiments to cells, and from cells to pieces of work: what is trained together, and what waits for what."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from timex.bench.store import Store
+from timex.bench.tables import ARMS, Experiment, Table
+from timex.method.config import PAPER, TimeXConfig
+from timex.method.objective import structure_of
+from timex.reference.train import TrainConfig, preset
+from timex.registry import EXPLAINERS
+from timex.types import Dataset, Part
+
+TIMEX = "timex"
+SMOKE_SIZES = (96, 48, 16)
+"""Samples of train, val and test that `smoke` keeps."""
+SMOKE_EPOCHS = 2
+SMOKE = {"epochs": SMOKE_EPOCHS, "pretrain_epochs": 1, "permutations": 1, "draws": 1, "window": 2, "steps": 3, "n_steps": 5}
+"""What `smoke` sets in the settings of an explainer that has such a field."""
+TOGETHER = 10
+"""Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a run is done with, beyond its tables."""
+
+    folds: int = 5
+    """Draws or splits of every data set, from 0."""
+    seed: int = 0
+    """Seed of weights, masks and data order; fold k trains with seed + k."""
+    smoke: bool = False
+    """Few samples and epochs: every step of the way in seconds, and figures that mean nothing."""
+    preset: Literal["default", "paper"] = "default"
+    """Settings of TimeX: the defaults for every data set, or the paper's tables."""
+
+    def __post_init__(self) -> None:
+        if self.folds < 1:
+            raise ValueError(f"Expected at least one fold, got {self.folds}.")
+        if self.preset not in ("default", "paper"):
+            raise ValueError(f"Expected the preset default or paper, got {self.preset!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One experiment on one fold, with every setting that its values depend on."""
+
+    experiment: Experiment
+    fold: int
+    seed: int
+    smoke: bool
+    reference: TrainConfig
+    config: Any
+    """Settings of the explainer, a dataclass, or None if it has none."""
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the cell is called in tables."""
+        own = {"fold": self.fold, "seed": self.seed, "smoke": self.smoke}
+        return {**asdict(self.experiment), **own}
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """What the model that is explained depends on, but for the fold."""
+        e = self.experiment
+        return {"dataset": e.dataset, "arch": e.arch, "seed": self.seed, "smoke": self.smoke, "train": asdict(self.reference)}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the explainer depends on, but for the fold."""
+        config = None if self.config is None else asdict(self.config) | {"seed": self.seed}  # that of the fold follows from it
+        return {"model": self.model, "method": self.experiment.method, "config": config}
+
+    @cached_property
+    def config_hash(self) -> str:
+        """Equal for the folds and measures of one arm."""
+        return _hash({**self.settings, "arm": self.experiment.arm})
+
+    @cached_property
+    def key(self) -> str:
+        """The name of the cell's file."""
+        e = self.experiment
+        parts = [e.dataset, e.arch, e.method, *([e.arm] if e.arm else []), e.measure, f"f{self.fold}", self.config_hash]
+        return "-".join(parts)
+
+    @cached_property
+    def reference_folder(self) -> str:
+        """Where the model that is explained is kept, under the run directory."""
+        e = self.experiment
+        return f"references/{e.dataset}-{e.arch}-f{self.fold}-{_hash(self.model)}"
+
+    @cached_property
+    def explainer_folder(self) -> str | None:
+        """Where the fitted TimeX is kept; arms that name the same settings share it. None for other explainers."""
+        e = self.experiment
+        if e.method != TIMEX:
+            return None
+        return f"explainers/{e.dataset}-{e.arch}-{e.method}-f{self.fold}-{_hash(self.settings)}"
+
+    @property
+    def panel(self) -> str:
+        """Where a figure's explanations are kept, under the run directory."""
+        return f"panels/{self.key}.npz"
+
+
+def cells_of(
+    tables: Iterable[Table], settings: Settings, datasets: Sequence[str] = (), methods: Sequence[str] = ()
+) -> list[Cell]:
+    """Every experiment of some tables on every fold, once; with other data sets or methods if given."""
+    cells: dict[str, Cell] = {}
+    for table in tables:
+        for e in table.experiments(datasets, methods):
+            for fold in range(min(settings.folds, table.folds or settings.folds)):
+                cell = _cell(e, fold, settings)
+                cells.setdefault(cell.key, cell)
+    return list(cells.values())
+
+
+def _cell(e: Experiment, fold: int, settings: Settings) -> Cell:
+    reference = replace(preset(e.dataset, e.arch), seed=settings.seed)
+    if settings.smoke:
+        reference = replace(reference, epochs=SMOKE_EPOCHS, attempts=1)
+    config = replace(_base(e.dataset, settings), **_swapped(e)) if e.method == TIMEX else _own_config(e)
+    if config is not None:
+        changed = {"seed": settings.seed + fold, **(SMOKE if settings.smoke else {})}
+        config = replace(config, **{f.name: changed[f.name] for f in fields(config) if f.name in changed})
+    if settings.preset == "paper" and e.method == TIMEX:
+        e = replace(e, arm=f"paper_{e.arm}" if e.arm else "paper")
+    return Cell(experiment=e, fold=fold, seed=settings.seed, smoke=settings.smoke, reference=reference, config=config)
+
+
+def _own_config(e: Experiment) -> Any:
+    """The default settings of another explainer, for those that have any (`config_class`)."""
+    if e.arm not in ("", "absolute"):
+        raise ValueError(f"Expected {e.method} alone or {e.method}:absolute, got {e.label}.")
+    config_class: Any = getattr(EXPLAINERS.get(e.method), "config_class", type(None))
+    return config_class()
+
+
+def _base(dataset: str, settings: Settings) -> TimeXConfig:
+    if settings.preset == "default":
+        return TimeXConfig()
+    if dataset not in PAPER:
+        raise ValueError(
+            f"The paper's settings of TimeX are known for {', '.join(PAPER)}, not for {dataset}: use the defaults."
+        )
+    return PAPER[dataset]
+
+
+def _swapped(e: Experiment) -> dict[str, Any]:
+    if e.arm and e.arm not in ARMS:
+        raise ValueError(f"Unknown arm {e.arm!r} of TimeX; known: {', '.join(ARMS)}.")
+    return ARMS[e.arm] if e.arm else {}
+
+
+def shrunk(data: Dataset) -> Dataset:
+    """A few samples of every part, the classes in turn: the parts of real data may be sorted by class."""
+    train, val, test = (_few(part, n) for part, n in zip((data.train, data.val, data.test), SMOKE_SIZES, strict=True))
+    return replace(data, train=train, val=val, test=test)
+
+
+def _few(part: Part, n: int) -> Part:
+    turn = np.empty(len(part), dtype=np.int64)
+    for c in np.unique(part.y):
+        members = np.flatnonzero(part.y == c)
+        turn[members] = np.arange(len(members))
+    return part.take(np.sort(np.argsort(turn, kind="stable")[:n]))
+
+
+# ------------------------------------------------------------------------------------------------------- pieces of work
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A piece of work that a process does in one go.
+
+    Attributes:
+        kind: Train the models of all folds, fit TimeX on all folds, or fit another explainer if need be, explain and score.
+        cells: The cells it is for: all those that wait for a training, or one explainer on one fold.
+        inputs: Folders it reads, under the run directory.
+        outputs: Folders it writes there.
+    """
+
+    kind: Literal["reference", "fit", "measure"]
+    cells: tuple[Cell, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """What it is, for a line of progress."""
+        e, n = self.cells[0].experiment, len(self.outputs)
+        if self.kind == "reference":
+            return f"{e.dataset}: train {n} {e.arch}{'s' if n > 1 else ''}"
+        if self.kind == "fit":
+            return f"{e.dataset}, {e.arch}: fit {n} TimeX"
+        return f"{e.dataset}, {e.arch}, fold {self.cells[0].fold}: {e.method}{' (' + e.arm + ')' if e.arm else ''}"
+
+
+def plan(cells: Sequence[Cell], root: Path) -> list[Task]:
+    """What is left to do, in an order in which everything comes after what it needs; a data set is finished before the next."""
+    store = Store(root)
+    pending = [cell for cell in cells if not store.done(cell.key)]
+    tasks = []
+    for group in _groups(pending, lambda c: (c.experiment.dataset, c.experiment.arch)):
+        missing = [c for c in group if not (root / c.reference_folder / "reference.json").is_file()]
+        if missing:
+            tasks.append(_task("reference", missing, (), lambda c: c.reference_folder))
+        fits = [c for c in group if c.explainer_folder and not (root / c.explainer_folder / "explainer.json").is_file()]
+        for program in _groups(fits, lambda c: structure_of(c.config)):
+            each = _groups(program, lambda c: c.explainer_folder)
+            for start in range(0, len(each), TOGETHER):
+                some = [c for one in each[start : start + TOGETHER] for c in one]
+                references = tuple(dict.fromkeys(c.reference_folder for c in some))
+                tasks.append(_task("fit", some, references, lambda c: c.explainer_folder))
+        for one in _groups(group, lambda c: (c.reference_folder, c.experiment.method, c.explainer_folder)):
+            inputs = (one[0].reference_folder, *([one[0].explainer_folder] if one[0].explainer_folder else []))
+            tasks.append(Task(kind="measure", cells=tuple(one), inputs=inputs))
+    return tasks
+
+
+def _task(kind: Any, cells: list[Cell], inputs: tuple[str, ...], output: Callable[[Cell], Any]) -> Task:
+    outputs = tuple(dict.fromkeys(output(c) for c in cells))
+    return Task(kind=kind, cells=tuple(cells), inputs=inputs, outputs=outputs)
+
+
+def _groups(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
+    """Cells of equal key together, groups in the order in which they first appear."""
+    order: dict[Any, int] = {}
+    for cell in cells:
+        order.setdefault(key(cell), len(order))
+    ordered = sorted(cells, key=lambda c: order[key(c)])
+    return [list(group) for _, group in groupby(ordered, key=key)]
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]

@@ -1,0 +1,247 @@
+"""Tables for the terminal, Markdown and LaTeX, ours beside the paper's; nothing is computed that the cells do not hold."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from timex.bench.store import Result
+from timex.bench.summary import Block, Difference, Row, Stat, blocks, verdict
+from timex.bench.tables import TABLES, Table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+Format = Literal["terminal", "markdown", "latex"]
+Mark = Literal["", "best", "second"]
+
+NAMES = {
+    "timex": "TimeX",
+    "ig": "IG",
+    "ig:absolute": "|IG|",
+    "dynamask": "Dynamask",
+    "winit": "WinIT",
+    "cortx": "CoRTX",
+    "sgt_grad": "SGT + Grad",
+    "random": "random (control)",
+    "amplitude": "amplitude (control)",
+    "reference": "model",
+    "landmark": "landmarks",
+    "kmeans": "K-means",
+}
+COLUMNS = {
+    "auprc_trapezoid": "AUPRC, trapezoid",
+    "aup_rank": "AUP, ranks",
+    "aur_rank": "AUR, ranks",
+    "iou": "IoU",
+    "fit_seconds": "fit, s",
+    "explain_seconds": "explain, s",
+    "f1": "F1",
+}
+POOLED = re.compile(r" \([.\d]+\)")
+LEGEND = (
+    "Mean ± standard error over folds (in brackets: over the pooled samples, as the paper has it). **Best** and _second best_ "
+    "explainer; controls see no model and do not compete."
+)
+
+
+@dataclass(frozen=True)
+class Text:
+    """A cell of a table: its words and how it is marked."""
+
+    words: str
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A block made of words, the same for every format."""
+
+    title: str
+    header: Sequence[str]
+    rows: Sequence[Sequence[Text]]
+    notes: Sequence[str]
+
+
+def sheet(block: Block, per_fold: bool = False) -> Sheet:
+    """A block as words."""
+    timed = any(not math.isnan(r.explain_seconds) for r in block.rows) and "explain_seconds" not in block.metrics
+    has_paper = {m: any(m in r.paper for r in block.rows) for m in block.metrics}
+    header = ["method"]
+    for metric in block.metrics:
+        header += [_column(metric), *(["paper"] if has_paper[metric] else [])]
+    header += [
+        "folds",
+        *(["fit, s", "explain, s"] if timed else []),
+        *([f"{_column(block.metrics[0])} by fold"] if per_fold else []),
+    ]
+    return Sheet(block.title, header, [_row(block, r, has_paper, timed, per_fold) for r in block.rows], _notes(block))
+
+
+def _row(block: Block, row: Row, has_paper: dict[str, bool], timed: bool, per_fold: bool) -> list[Text]:
+    texts = [Text(display_name(row.label))]
+    for metric in block.metrics:
+        best = block.best(metric)
+        mark: Mark = "best" if best[:1] == [row.label] else "second" if row.label in best else ""
+        texts.append(Text(_value(row.stats.get(metric), metric), mark))
+        if has_paper[metric]:
+            texts.append(Text(_number(row.paper.get(metric, math.nan), metric)))
+    counts = {len(s.folds) for s in row.stats.values()} or {0}
+    failed = f", {len(row.errors)} failed" if row.errors else ""
+    texts.append(Text(f"{max(counts)}{failed}"))
+    if timed:
+        texts += [Text(_number(v, "fit_seconds")) for v in (row.fit_seconds, row.explain_seconds)]
+    if per_fold:
+        first = row.stats.get(block.metrics[0])
+        texts.append(Text(" ".join(_number(s.value, block.metrics[0]) for s in first.folds.values()) if first else "-"))
+    return texts
+
+
+def _notes(block: Block) -> list[str]:
+    notes = []
+    for metric in block.metrics:
+        compared = block.against_best(metric)
+        if compared is not None:
+            notes.append(f"{_column(metric)}: TimeX less {display_name(compared[0])} {_difference(compared[1], metric)}")
+    for claim, d in block.claims:
+        value = "" if d is None else f" ({_difference(d, claim.better[1])})"
+        notes.append(f"claim: {claim.text}: {verdict(claim, d)}{value}")
+    if block.weak:
+        notes.append(f"the model of fold {', '.join(map(str, block.weak))} stayed more than .02 under the paper's F1")
+    errors: dict[str, list[str]] = {}
+    for row in block.rows:
+        for fold, error in row.errors.items():
+            errors.setdefault(error, []).append(f"{display_name(row.label)} fold {fold}")
+    notes += [f"failed: {', '.join(who)}: {error}" for error, who in errors.items()]
+    return notes
+
+
+def _difference(d: Difference, metric: str) -> str:
+    signed = _number(d.mean, metric)
+    interval = f"[{_number(d.low, metric)}, {_number(d.high, metric)}]"
+    return f"{signed if signed.startswith('-') else '+' + signed} {interval}, p = {d.p:.2g}, paired over {d.folds} folds"
+
+
+def _value(stat: Stat | None, metric: str) -> str:
+    if stat is None or math.isnan(stat.mean):
+        return "-"
+    text = _number(stat.mean, metric)
+    if not math.isnan(stat.se_folds):
+        text += f" ± {_number(stat.se_folds, metric)}"
+    return text if math.isnan(stat.se_pooled) else f"{text} ({_number(stat.se_pooled, metric)})"
+
+
+def _number(value: float, metric: str) -> str:
+    """.832 for scores, 12.3 for seconds and distances."""
+    if math.isnan(value):
+        return "-"
+    if metric.endswith("seconds") or abs(value) >= 10:
+        return f"{value:.2f}" if abs(value) < 10 else f"{value:.1f}" if abs(value) < 100 else f"{value:.0f}"
+    return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
+
+
+def display_name(label: str) -> str:
+    """A method as readers know it.
+
+    >>> display_name("timex:no_ste")
+    'TimeX, no ste'
+    """
+    if label in NAMES:
+        return NAMES[label]
+    method, _, arm = label.partition(":")
+    return f"{NAMES.get(method, method)}, {arm.replace('_', ' ')}" if arm else method
+
+
+def _column(metric: str) -> str:
+    return COLUMNS.get(metric, metric.upper() if metric.isalpha() and len(metric) < 6 else metric.replace("_", " "))
+
+
+# ------------------------------------------------------------------------------------------------------------- formats
+
+
+def markdown(s: Sheet) -> str:
+    """A sheet as Markdown."""
+    marks: dict[Mark, Callable[[str], str]] = {"": str, "best": lambda t: f"**{t}**", "second": lambda t: f"_{t}_"}
+    lines = [f"**{s.title}**", "", _line(s.header), _line(["---"] * len(s.header))]
+    lines += [_line([marks[t.mark](t.words.replace("|", "\\|")) for t in row]) for row in s.rows]
+    notes = [f"- {note.replace('|', chr(92) + '|')}" for note in s.notes]
+    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def _line(words: Sequence[str]) -> str:
+    return f"| {' | '.join(words)} |"
+
+
+def latex(s: Sheet) -> str:
+    """A sheet as a LaTeX table for booktabs."""
+    marks: dict[Mark, Callable[[str], str]] = {
+        "": str,
+        "best": lambda t: rf"\textbf{{{t}}}",
+        "second": lambda t: rf"\underline{{{t}}}",
+    }
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{l{'c' * (len(s.header) - 1)}}}",
+        r"\toprule",
+        " & ".join(_tex(h) for h in s.header) + r" \\",
+        r"\midrule",
+        *(" & ".join(marks[t.mark](_tex(t.words)) for t in row) + r" \\" for row in s.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{_tex(s.title)}. {' '.join(_tex(note) + '.' for note in s.notes)}}}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tex(text: str) -> str:
+    for plain, safe in {
+        "\\": r"\textbackslash ",
+        "_": r"\_",
+        "%": r"\%",
+        "&": r"\&",
+        "#": r"\#",
+        "|": r"$|$",
+        "±": r"$\pm$",
+    }.items():
+        text = text.replace(plain, safe)
+    return text
+
+
+def terminal(s: Sheet) -> Group:
+    """A sheet for the terminal, where the pooled errors would not fit."""
+    from rich.box import SIMPLE
+    from rich.console import Group
+    from rich.table import Table as RichTable
+    from rich.text import Text as RichText
+
+    styles = {"": "", "best": "bold green", "second": "underline"}
+    table = RichTable(title=s.title, title_justify="left", box=SIMPLE)
+    for name in s.header:
+        table.add_column(name, no_wrap=True)
+    for row in s.rows:
+        table.add_row(*(RichText(POOLED.sub("", t.words), style=styles[t.mark]) for t in row))
+    return Group(table, *(RichText(f"  {note}") for note in s.notes))
+
+
+def sheets(
+    names: Iterable[str],
+    results: Sequence[Result],
+    *,
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    per_fold: bool = False,
+    every: bool = False,
+) -> list[tuple[Table, list[Sheet]]]:
+    """The tables that have anything to show, as words."""
+    found = []
+    for name in names:
+        table = TABLES[name]
+        own = [sheet(b, per_fold) for b in blocks(table, results, datasets, methods, every) if b.metrics]
+        if own:
+            found.append((table, own))
+    return found

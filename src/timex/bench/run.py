@@ -1,0 +1,198 @@
+"""Run a grid: plan what is left, do it here or on Ray, keep every cell as soon as it is finished.
+
+Only the process that called `run` writes to the run directory, so workers need no shared disk: what they make comes back with
+their results.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from timex.bench.grid import Settings, Task, cells_of, plan
+from timex.bench.store import Store
+from timex.bench.tables import TABLES
+from timex.bench.work import Outcome, failed, work
+from timex.registry import find
+from timex.types import atomic_path
+
+Done = tuple[Task, Outcome]
+LAST = ("reference.json", "explainer.json")
+"""Files whose presence says that a folder is whole."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a run went, in cells."""
+
+    wanted: int
+    before: int
+    finished: int
+    failed: dict[str, str]
+    left: int
+
+
+def run(
+    tables: Sequence[str],
+    out: str | Path,
+    settings: Settings | None = None,
+    *,
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    device: str | None = None,
+    engine: Literal["local", "ray"] = "local",
+    address: str | None = None,
+    plugins: Sequence[str] = (),
+    time_limit: float | None = None,
+    say: Callable[[str], None] | None = None,
+    progress: bool = False,
+) -> Summary:
+    """Measure everything the tables need that is not there yet.
+
+    Args:
+        tables: Keys of `TABLES`.
+        out: The run directory: results, models and explainers. Give the same one again to go on where a run stopped.
+        settings: Folds, seed, smoke, preset.
+        datasets: Data sets instead of the tables' own.
+        methods: Methods instead of the tables' own, as `name` or `name:arm`.
+        device: cpu or cuda; by default the GPU if there is one.
+        engine: Here, or as tasks on Ray.
+        address: Of a Ray cluster; by default a local one is started.
+        plugins: Modules to import first, which add to the registry.
+        time_limit: Seconds after which no new piece of work is begun.
+        say: Called with a line for every piece of work.
+        progress: Show bars for trainings.
+
+    Returns:
+        How many cells were wanted, were there before, finished now, failed and why, and are left.
+    """
+    started = time.monotonic()
+    load_plugins(plugins)
+    settings, root = settings or Settings(), Path(out)
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    cells = cells_of([find(TABLES, name, "table") for name in tables], settings, datasets, methods)
+    store = Store(root)
+    before = sum(store.done(cell.key) for cell in cells)
+    tasks = plan(cells, root)
+    deadline = None if time_limit is None else started + time_limit
+    if engine == "ray":
+        stream = _on_ray(tasks, root, device, deadline, address, plugins)
+    else:
+        stream = _here(tasks, root, device, deadline, progress)
+    finished, failures = 0, {}
+    for number, (task, outcome) in enumerate(stream, 1):
+        for result in outcome.results:
+            store.write(result)
+            if result.error is None:
+                finished += 1
+            else:
+                failures[result.key] = result.error
+        if say is not None:
+            say(f"[{number}/{len(tasks)}] {task.label}: {outcome.error or f'{outcome.seconds:.1f} s'}")
+    return Summary(len(cells), before, finished, failures, len(cells) - before - finished - len(failures))
+
+
+def load_plugins(names: Sequence[str], folder: str | None = None) -> None:
+    """Import modules that add their own explainers, data sets or models to the registry; those in the current folder too."""
+    if names and (folder or os.getcwd()) not in sys.path:
+        sys.path.insert(0, folder or os.getcwd())
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise ValueError(f"Cannot import the plugin {name}: {error}. Give the name of a module, without .py.") from None
+
+
+# ---------------------------------------------------------------------------------------------------------------- here
+
+
+def _here(tasks: Sequence[Task], root: Path, device: str, deadline: float | None, progress: bool) -> Iterator[Done]:
+    broken: dict[str, str] = {}
+    for task in tasks:
+        if deadline is not None and time.monotonic() > deadline:
+            return
+        outcome = work(task, root, device, [broken[f] for f in task.inputs if f in broken], progress)
+        if outcome.error is not None:
+            broken.update(dict.fromkeys(task.outputs, outcome.error))
+        yield task, outcome
+
+
+# -------------------------------------------------------------------------------------------------------------- on Ray
+
+
+@dataclass(frozen=True)
+class Shipment:
+    """What a worker sends back: the outcome, and the files it made, by their path under the run directory."""
+
+    outcome: Outcome
+    files: dict[str, bytes]
+
+
+def _on_ray(
+    tasks: Sequence[Task], root: Path, device: str, deadline: float | None, address: str | None, plugins: Sequence[str]
+) -> Iterator[Done]:
+    try:
+        import ray
+    except ImportError:
+        raise ValueError("--engine ray needs Ray, which is not installed: pip install 'timex-explain[ray]'.") from None
+    ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False)
+    try:
+        remote = ray.remote(_remote).options(num_cpus=1, num_gpus=int(device.startswith("cuda")), max_retries=0)
+        makers: dict[str, Any] = {}
+        waiting: dict[Any, Task] = {}
+        for task in tasks:
+            given = _read_files(root, [f for f in task.inputs if f not in makers])
+            upstream = list(dict.fromkeys(makers[f] for f in task.inputs if f in makers))
+            future = remote.remote(task, given, device, os.getcwd(), tuple(plugins), *upstream)
+            makers.update(dict.fromkeys(task.outputs, future))
+            waiting[future] = task
+        while waiting:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            ready, _ = ray.wait(list(waiting), timeout=left)
+            if not ready:
+                return
+            task = waiting.pop(ready[0])
+            try:
+                shipment = ray.get(ready[0])
+            except Exception as error:  # a worker that died, not one that reported a failure
+                shipment = Shipment(failed(task, device, f"{type(error).__name__}: {error}"), {})
+            _write_files(root, shipment.files)
+            yield task, shipment.outcome
+    finally:
+        ray.shutdown()
+
+
+def _remote(
+    task: Task, given: dict[str, bytes], device: str, folder: str, plugins: tuple[str, ...], *upstream: Shipment
+) -> Shipment:
+    """Do a task in a folder of its own."""
+    torch.set_num_threads(1)  # one core a task
+    load_plugins(plugins, folder)
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        _write_files(root, given)
+        for shipment in upstream:
+            _write_files(root, shipment.files)
+        errors = [s.outcome.error for s in upstream if s.outcome.error is not None]
+        outcome = work(task, root, device, errors)
+        return Shipment(outcome, _read_files(root, [*task.outputs, "panels"]))
+
+
+def _read_files(root: Path, folders: Sequence[str]) -> dict[str, bytes]:
+    paths = [path for folder in folders for path in sorted((root / folder).glob("*"))]
+    return {str(path.relative_to(root)): path.read_bytes() for path in paths}
+
+
+def _write_files(root: Path, files: dict[str, bytes]) -> None:
+    for name in sorted(files, key=lambda name: name.endswith(LAST)):
+        with atomic_path(root / name) as beside:
+            beside.write_bytes(files[name])

@@ -1,0 +1,92 @@
+"""Everything that can be made of a run directory without computing: tables, figures, a page, an export to keep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from timex.bench.render import LEGEND, Sheet, latex, markdown, sheets, terminal
+from timex.bench.store import Store
+from timex.bench.tables import TABLES
+from timex.registry import find
+from timex.types import atomic_path
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+INTRODUCTION = """\
+Written by `timex bench show`. Every table has our numbers beside the paper's, over as many folds as it says.
+
+What the synthetic tables can and cannot show: the cells that decide the class are known, so an explanation can be scored. But
+on FreqShapes and both SeqComb sets the deciding cells are also the largest, so the amplitude control, |x - channel median|,
+which sees no model at all, scores high there: read it beside every row. A high score on these sets shows that an explainer
+finds large values; it does not show that the *model* is explained. On LowVar the deciding cells do not stick out, amplitude
+says next to nothing, and a good score is evidence. No table shows that an explanation is faithful to a model whose
+reasons nobody knows; the occlusion table comes nearest to that."""
+FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": terminal, "markdown": markdown, "latex": latex}
+
+
+def tables(folder: Path, names: Sequence[str] = (), *, style: str = "terminal", **options: Any) -> Iterator[str | Group]:
+    """The tables that have anything to show, in one of the `FORMATS`.
+
+    Args:
+        folder: The run directory.
+        names: Which; all by default.
+        style: terminal, markdown or latex.
+        options: As `render.sheets` takes them.
+    """
+    write = find(FORMATS, style, "format")
+    results = list(Store(folder).results())
+    for name in names:
+        find(TABLES, name, "table")
+    for name in names or TABLES:
+        for table, own in sheets([name], results, **options):
+            if style == "markdown":
+                yield f"## {name}: {table.title}\n"
+            yield from (write(s) for s in own)
+
+
+def files(
+    folder: Path,
+    names: Sequence[str] = (),
+    *,
+    datasets: Sequence[str] = (),
+    figures: Path | None = None,
+    export: Path | None = None,
+    page: Path | None = None,
+) -> Iterator[Path]:
+    """Write figures, an export or a page, those that are asked for, and say where."""
+    if figures is not None:
+        from timex.bench.figures import draw
+
+        yield from draw(folder, figures, names, datasets)
+    if export is not None:
+        yield from Store(folder).export(export)
+    if page is not None:
+        yield _page(folder, page, names, figures)
+
+
+def _page(folder: Path, page: Path, names: Sequence[str], figures: Path | None) -> Path:
+    """One Markdown page with every table, and the figures if they were drawn; what failed was not measured."""
+    results = [r for r in Store(folder).results() if r.error is None]
+    where = sorted({(r.facts["device"], r.facts["torch"], r.facts["timex"]) for r in results})
+    lines = ["# Results", "", INTRODUCTION, "", LEGEND, ""]
+    lines += [f"Measured on {device}, torch {torch}, timex {version}.\n" for device, torch, version in where]
+    missing = []
+    for name in names or TABLES:
+        shown = sheets([name], results)
+        if not shown:
+            missing.append(name)
+        for table, own in shown:
+            lines += [f"## {table.title}", "", f"`timex bench {name}`", "", *(markdown(s) for s in own)]
+            absent = [d for d in table.datasets if not any(s.title.startswith(f"{d},") for s in own)]
+            lines += [f"Not measured: {', '.join(absent)}.\n"] if absent else []
+        drawn = [] if figures is None else sorted(Path(figures).glob(f"{name}*.png"))
+        lines += [f"![{TABLES[name].title}]({Path(os.path.relpath(path, page.parent)).as_posix()})\n" for path in drawn]
+    if missing:
+        lines += [f"Not measured, or figures only: {', '.join(missing)}.", ""]
+    with atomic_path(page) as beside:
+        beside.write_text("\n".join(lines).rstrip() + "\n")
+    return page

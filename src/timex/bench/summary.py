@@ -1,0 +1,267 @@
+"""What the cells of a table say together: means over folds with their errors, paired differences, claims held against them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from timex.bench.measures import WITHOUT_FIRST
+from timex.bench.store import Result, Score
+from timex.bench.tables import CONTROLS, TABLES, Claim, Experiment, Table
+
+LOWER_IS_BETTER = ("dtw", "fit_seconds", "explain_seconds", "mse", "change_kept")
+
+
+@dataclass(frozen=True)
+class Stat:
+    """A metric over the folds.
+
+    Attributes:
+        folds: The score of every fold, by its number.
+    """
+
+    folds: Mapping[int, Score]
+
+    @cached_property
+    def mean(self) -> float:
+        """The mean over the samples of all folds; where folds have one value each, over folds."""
+        n = np.array([s.n for s in self.folds.values()], dtype=float)
+        value = np.array([s.value for s in self.folds.values()])
+        return float((n * value)[n > 0].sum() / n.sum()) if n.sum() else math.nan
+
+    @cached_property
+    def se_folds(self) -> float:
+        """The standard error with every fold as one observation."""
+        values = np.array([s.value for s in self.folds.values()])
+        return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
+
+    @cached_property
+    def se_pooled(self) -> float:
+        """The standard error with the samples of all folds in one pool, as the paper has it."""
+        n = sum(s.n for s in self.folds.values())
+        if n <= len(self.folds):
+            return math.nan
+        squares = sum(s.sum_squares for s in self.folds.values())
+        return math.sqrt(max(squares - n * self.mean**2, 0.0) / (n - 1) / n)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference paired over folds: its mean, a 95 % interval and a p-value (Student's t), and how many folds there were."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    folds: int
+
+
+def difference(a: Stat, b: Stat) -> Difference | None:
+    """The mean of a - b over the folds both have; None with fewer than two.
+
+    >>> stats = [Stat({k: Score(v) for k, v in enumerate(values)}) for values in ([3.0, 5.0], [1.0, 2.0])]
+    >>> d = difference(*stats)
+    >>> d.mean, round(d.low, 2), round(d.high, 2)
+    (2.5, -3.85, 8.85)
+    """
+    from scipy import stats
+
+    common = [k for k in a.folds if k in b.folds]
+    gaps = np.array([a.folds[k].value - b.folds[k].value for k in common])
+    n = len(gaps)
+    if n < 2 or np.isnan(gaps).any():
+        return None
+    error = gaps.std(ddof=1) / math.sqrt(n)
+    mean = float(gaps.mean())
+    reach = float(stats.t.ppf(0.975, n - 1) * error)
+    if error == 0:
+        return Difference(mean, mean, mean, 0.0 if mean else 1.0, n)
+    return Difference(mean, mean - reach, mean + reach, float(2 * stats.t.sf(abs(mean / error), n - 1)), n)
+
+
+def verdict(claim: Claim, d: Difference | None) -> str:
+    """Whether our folds bear a claim out."""
+    if d is None:
+        return "not measured"
+    if claim.higher is None:
+        return "no difference found" if d.low <= 0 <= d.high else "differs"
+    low, high = (d.low, d.high) if claim.higher else (-d.high, -d.low)
+    return "holds" if low > 0 else "contradicted" if high < 0 else "undecided"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method in a block: its metrics over folds, the paper's values, and what went wrong.
+
+    Attributes:
+        label: The method, or what it is compared with inside a measure (landmark, kmeans, random).
+        stats: Our metrics.
+        paper: The paper's values, where it has any.
+        fit_seconds: Mean seconds to fit.
+        explain_seconds: Mean seconds to explain the samples of a fold.
+        errors: Why folds failed, by fold.
+    """
+
+    label: str
+    stats: Mapping[str, Stat]
+    paper: Mapping[str, float]
+    fit_seconds: float = math.nan
+    explain_seconds: float = math.nan
+    errors: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def control(self) -> bool:
+        """Whether it sees no model."""
+        return self.label in CONTROLS
+
+
+@dataclass(frozen=True)
+class Block:
+    """The part of a table on one data set and architecture.
+
+    Attributes:
+        title: Data set and architecture.
+        metrics: Columns.
+        rows: One per method.
+        claims: What the paper concludes, our paired difference, and whether it holds.
+        weak: Folds whose model stayed under the gate.
+        results: The cells behind it.
+    """
+
+    title: str
+    metrics: Sequence[str]
+    rows: Sequence[Row]
+    claims: Sequence[tuple[Claim, Difference | None]]
+    weak: Sequence[int]
+    results: Sequence[Result]
+
+    def best(self, metric: str) -> list[str]:
+        """The labels of the best and the second best explainer; controls do not compete."""
+        ranked = [r for r in self.rows if not r.control and metric in r.stats and not math.isnan(r.stats[metric].mean)]
+        sign = 1 if metric in LOWER_IS_BETTER else -1
+        return [r.label for r in sorted(ranked, key=lambda r: sign * r.stats[metric].mean)[:2]] if len(ranked) > 1 else []
+
+    def against_best(self, metric: str) -> tuple[str, Difference] | None:
+        """TimeX less the best other explainer by this metric, with its name; None if either is missing."""
+        rows = {r.label: r for r in self.rows if metric in r.stats}
+        others = [r for r in rows.values() if not r.control and not r.label.startswith("timex")]
+        if "timex" not in rows or not others or metric in LOWER_IS_BETTER:
+            return None
+        rival = max(others, key=lambda r: r.stats[metric].mean)
+        d = difference(rows["timex"].stats[metric], rival.stats[metric])
+        return None if d is None else (rival.label, d)
+
+
+def blocks(
+    table: Table, results: Iterable[Result], datasets: Sequence[str] = (), methods: Sequence[str] = (), every: bool = False
+) -> list[Block]:
+    """A table from the cells that are there: one block per data set and architecture, none where there is nothing.
+
+    Args:
+        table: The table.
+        results: All cells of a store; those of the table are picked out, of the configuration measured last.
+        datasets: Data sets instead of the table's own.
+        methods: Methods instead of the table's own; without, others are added where they were run.
+        every: All metrics of a cell instead of the table's.
+    """
+    by_label = _latest(r for r in results if r.cell["measure"] == table.measure)
+    found = []
+    for dataset in datasets or table.datasets:
+        for arch in table.archs:
+            here = {label: cells for (d, a, label), cells in by_label.items() if (d, a) == (dataset, arch)}
+            labels = list(methods or [*table.methods, *_newcomers(table, here)])
+            labels = [variant for label in labels for variant in (label, *_paper_variants(label)) if variant in here]
+            cells = {label: here[label] for label in labels}
+            if cells:
+                found += _blocks(table, dataset, arch, cells, every)
+    return found
+
+
+def _newcomers(table: Table, labels: Iterable[str]) -> list[str]:
+    """Methods of no table of ours: they join those that compare methods, not those that compare arms of TimeX."""
+    if all(label.startswith("timex") or label in CONTROLS for label in table.methods):
+        return []
+    known = {label for t in TABLES.values() for label in t.methods}
+    return [label for label in labels if ":" not in label and label not in known]
+
+
+def _paper_variants(label: str) -> tuple[str, ...]:
+    """TimeX with the paper's settings stands beside TimeX with ours."""
+    method, _, arm = label.partition(":")
+    return (f"{method}:paper_{arm}" if arm else f"{method}:paper",) if method == "timex" else ()
+
+
+def _latest(results: Iterable[Result]) -> dict[tuple[str, str, str], list[Result]]:
+    """The cells of every data set, architecture and method; of several configurations the one with the newest cell."""
+    groups: dict[tuple[str, str, str], dict[str, list[Result]]] = {}
+    for r in results:
+        label = f"{r.cell['method']}:{r.cell['arm']}" if r.cell["arm"] else r.cell["method"]
+        configs = groups.setdefault((r.cell["dataset"], r.cell["arch"], label), {})
+        configs.setdefault(r.config_hash, []).append(r)
+    newest = {
+        key: max(configs.values(), key=lambda rs: max(r.facts["finished"] for r in rs)) for key, configs in groups.items()
+    }
+    return {key: sorted(rs, key=lambda r: r.cell["fold"]) for key, rs in newest.items()}
+
+
+def _blocks(table: Table, dataset: str, arch: str, cells: Mapping[str, list[Result]], every: bool) -> list[Block]:
+    names = list(dict.fromkeys(name for rs in cells.values() for r in rs for name in r.scores))
+    plain = [name for name in names if not name.startswith(WITHOUT_FIRST)]
+    wanted = [n for n in plain if n != "agreement"] if every else list(table.metrics)
+    variants = [(f"{dataset}, {arch}", "")]
+    if len(plain) < len(names):
+        variants = [(f"{dataset}, {arch}, all classes", ""), (f"{dataset}, {arch}, without class 0", WITHOUT_FIRST)]
+    flat = [r for rs in cells.values() for r in rs]
+    weak = sorted({r.cell["fold"] for r in flat if r.facts.get("reference_passed") is False})
+    found = []
+    for title, prefix in variants:
+        rows = [row for label, rs in cells.items() for row in _rows(table, dataset, arch, label, rs, wanted, prefix)]
+        stats = {label: _stats(rs, wanted, prefix) for label, rs in cells.items()}
+        claims = [(c, _claimed(c, stats)) for c in table.claims]
+        metrics = list(dict.fromkeys(m.split("/")[-1] for m in wanted))
+        found.append(Block(title, metrics, rows, claims, weak, flat))
+    return found
+
+
+def _claimed(claim: Claim, stats: Mapping[str, Mapping[str, Stat]]) -> Difference | None:
+    sides = [stats.get(label, {}).get(metric) for label, metric in (claim.better, claim.worse)]
+    return None if sides[0] is None or sides[1] is None else difference(sides[0], sides[1])
+
+
+def _stats(results: Sequence[Result], metrics: Sequence[str], prefix: str) -> dict[str, Stat]:
+    stats = {}
+    for metric in metrics:
+        folds = {r.cell["fold"]: r.scores[prefix + metric] for r in results if prefix + metric in r.scores}
+        if folds:
+            stats[metric] = Stat(folds)
+    return stats
+
+
+def _rows(
+    table: Table, dataset: str, arch: str, label: str, results: Sequence[Result], metrics: Sequence[str], prefix: str
+) -> list[Row]:
+    """One row, or one for each thing compared inside the measure (metrics written `landmark/nmi`)."""
+    method, _, arm = label.partition(":")
+    arm = arm.removeprefix("paper").removeprefix("_")
+    experiment = Experiment(dataset=dataset, arch=arch, method=method, arm=arm, measure=table.measure)
+    stats = _stats(results, metrics, prefix)
+    paper = {m: v for m in metrics if (v := table.paper(experiment, m)) is not None}
+    errors = {r.cell["fold"]: r.error for r in results if r.error is not None}
+    if not any("/" in m for m in metrics):
+        return [Row(label, stats, paper, _mean(results, "fit_seconds"), _mean(results, "explain_seconds"), errors)]
+    rows = []
+    for name in dict.fromkeys(m.split("/")[0] for m in metrics):
+        own = [m for m in metrics if m.startswith(f"{name}/")]
+        inner = {m.split("/")[1]: stats[m] for m in own if m in stats}
+        label = "random groups" if name == "random" else name  # not the control of that name
+        rows.append(Row(label, inner, {m.split("/")[1]: paper[m] for m in own if m in paper}, errors=errors))
+    return rows
+
+
+def _mean(results: Sequence[Result], fact: str) -> float:
+    values = [r.facts[fact] for r in results if r.facts.get(fact) is not None]
+    return float(np.mean(values)) if values else math.nan

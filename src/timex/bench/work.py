@@ -1,0 +1,198 @@
+"""What one process does for a task: train models, fit TimeX, or explain and score; all it makes lies under one folder."""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import timex
+from timex.bench import forecasting
+from timex.bench.grid import Cell, Task, shrunk
+from timex.bench.measures import MEASURES, Fitted, Subject, where
+from timex.bench.store import Result
+from timex.bench.tables import REFERENCE
+from timex.data import load_dataset
+from timex.method.explainer import TimeX, fit_many
+from timex.reference import load_reference, save_reference
+from timex.reference.forecaster import Forecaster, train_forecaster
+from timex.reference.train import train_references
+from timex.registry import EXPLAINERS, find
+from timex.types import Dataset, atomic_path
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a task: finished or failed cells, and why a training failed that others wait for."""
+
+    results: Sequence[Result] = ()
+    error: str | None = None
+    seconds: float = 0.0
+
+
+def work(task: Task, root: Path, device: str, upstream: Sequence[str] = (), progress: bool = False) -> Outcome:
+    """Do a task; what goes wrong is part of the outcome, and stops nobody else.
+
+    Args:
+        task: What to do.
+        root: The run directory, with the task's inputs in it.
+        device: Where to compute.
+        upstream: Errors of the tasks it depends on: there is then nothing to do but to hand them on.
+        progress: Show a bar for trainings.
+    """
+    started = time.perf_counter()
+    try:
+        if upstream:
+            raise RuntimeError(upstream[0])
+        results = {"reference": _train, "fit": _fit, "measure": _measure}[task.kind](task, root, device, progress)
+    except Exception as failure:  # any failure of any explainer, model or data set
+        return failed(task, device, upstream[0] if upstream else f"{type(failure).__name__}: {failure}")
+    return Outcome(results, None, time.perf_counter() - started)
+
+
+def failed(task: Task, device: str, error: str) -> Outcome:
+    """The outcome of a task that failed as a whole; the cells that wait for a training fail when their turn comes."""
+    cells = task.cells if task.kind == "measure" else ()
+    return Outcome([_result(cell, device, error=error) for cell in cells], error)
+
+
+def _train(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
+    """Train the models of all folds as one program."""
+    if task.cells[0].experiment.arch == Forecaster.arch:
+        return _train_forecasters(task, root, device, progress)
+    first = {cell.reference_folder: cell for cell in task.cells}
+    data = [_data(cell) for cell in first.values()]
+    cell = task.cells[0]
+    seeds = [c.seed + c.fold for c in first.values()]
+    started = time.perf_counter()
+    trained = train_references(data, cell.experiment.arch, cell.reference, device=device, seeds=seeds, progress=progress)
+    seconds = (time.perf_counter() - started) / len(trained)
+    for folder, d, t in zip(first, data, trained, strict=True):
+        facts = {"dataset": d.name, "fold": d.fold, "seed": t.seed, "epoch": t.epoch, "attempts": t.attempts}
+        scores = {"val": t.val, "check": t.check, "test": t.test}
+        save_reference(t.model, root / folder, **facts, passed=t.passed, scores=scores, seconds=seconds)
+    return []
+
+
+def _train_forecasters(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
+    """Forecasters of one data set, which differ in their seeds."""
+    for folder, cell in {cell.reference_folder: cell for cell in task.cells}.items():
+        started = time.perf_counter()
+        options: dict[str, Any] = {"seed": cell.seed + cell.fold, "device": device, "progress": progress}
+        model, scores = train_forecaster(forecasting.windows(cell.smoke), cell.reference, **options)
+        facts = {"fold": cell.fold, "seed": options["seed"], "passed": None, "scores": {"test": scores}}
+        save_reference(model, root / folder, **facts, seconds=time.perf_counter() - started)
+    return []
+
+
+def _fit(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
+    """Fit TimeX on all folds, in all arms that differ only in numbers, as one program."""
+    first = {cell.explainer_folder: cell for cell in task.cells if cell.explainer_folder}
+    explainers, data = [], []
+    for cell in first.values():
+        d = _data(cell)
+        reference = load_reference(root / cell.reference_folder)
+        options: dict[str, Any] = {"device": device, "channels": d.channels, "classes": d.classes}
+        explainers.append(TimeX(reference, config=cell.config, **options))
+        data.append((d.train, None, d.val))
+    started = time.perf_counter()
+    fit_many(explainers, data, progress=progress)
+    seconds = (time.perf_counter() - started) / len(explainers)
+    for folder, explainer in zip(first, explainers, strict=True):
+        with atomic_path(root / folder / "seconds.json") as beside:  # first: explainer.json says that all is there
+            beside.write_text(json.dumps({"fit_seconds": seconds, "together": len(explainers)}) + "\n")
+        explainer.save(root / folder)
+    return []
+
+
+def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
+    """Score one explainer on one fold in every way asked for; a failing measure leaves the others alone."""
+    fitted = _fitted(task.cells[0], root, device)
+    subjects: dict[Any, Subject] = {}
+    results = []
+    for cell in task.cells:
+        started = time.perf_counter()
+        try:
+            measure = find(MEASURES, cell.experiment.measure, "measure")
+            if measure.samples not in subjects:
+                subjects[measure.samples] = Subject(fitted, fitted.data.test.take(measure.samples(fitted)))
+            subject = subjects[measure.samples]
+            subject.absolute = cell.experiment.arm == "absolute"
+            measured = measure.score(subject)
+            if measured.keep is not None:
+                measured.keep.save(root / cell.panel)
+        except Exception as failure:
+            results.append(_result(cell, device, error=f"{type(failure).__name__}: {failure}"))
+            continue
+        seconds = {
+            "train_seconds": fitted.facts.get("seconds"),
+            "fit_seconds": fitted.fit_seconds,
+            "explain_seconds": subject.explain_seconds,
+            "measure_seconds": time.perf_counter() - started,
+            "explained": len(subject.part),
+            "reference_f1": fitted.facts["scores"]["test"].get("f1"),
+            "reference_passed": fitted.facts["passed"],
+        }
+        scores = {"scores": measured.scores, "detail": measured.detail}
+        results.append(_result(cell, device, **scores, facts=seconds))
+    return results
+
+
+def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
+    data, reference = _data(cell), load_reference(root / cell.reference_folder)
+    facts = json.loads((root / cell.reference_folder / "reference.json").read_text())
+    explainer: Any = None
+    seconds = 0.0
+    if cell.explainer_folder is not None:
+        explainer = TimeX.load(root / cell.explainer_folder, reference, device=device)
+        seconds = json.loads((root / cell.explainer_folder / "seconds.json").read_text())["fit_seconds"]
+    elif cell.experiment.method != REFERENCE:
+        settings = {} if cell.config is None else {"config": cell.config}
+        explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device, **settings)
+        options = where(data.train)
+        if not options:
+            options["x_val"] = data.val.x  # there is no way to hand over the times of validation series
+        started = time.perf_counter()
+        explainer.fit(data.train.x, data.train.y, **options)
+        seconds = time.perf_counter() - started
+    return Fitted(data, reference, facts, explainer, seconds, device, cell.seed + cell.fold)
+
+
+def _data(cell: Cell) -> Dataset:
+    if cell.experiment.arch == Forecaster.arch:
+        return forecasting.dataset(cell.smoke)
+    return _load(cell.experiment.dataset, cell.fold, cell.seed, cell.smoke)
+
+
+@lru_cache(maxsize=8)
+def _load(name: str, fold: int, seed: int, smoke: bool) -> Dataset:
+    data = load_dataset(name, fold=fold, seed=seed)
+    return shrunk(data) if smoke else data
+
+
+def _result(cell: Cell, device: str, facts: dict[str, Any] | None = None, **more: Any) -> Result:
+    config = {"reference": asdict(cell.reference), "explainer": None if cell.config is None else asdict(cell.config)}
+    about = {
+        "explainer": cell.explainer_folder,
+        "panel": cell.panel,
+        "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
+        "timex": timex.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    return Result(
+        cell=cell.identity,
+        key=cell.key,
+        config_hash=cell.config_hash,
+        facts={**(facts or {}), **about, "config": config},
+        **more,
+    )

@@ -1,0 +1,122 @@
+"""From tables to cells to tasks: what is equal is shared, what differs is another cell."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from timex import TimeXConfig, load_dataset
+from timex.bench.grid import SMOKE_SIZES, Settings, cells_of, plan, shrunk
+from timex.bench.store import Result, Score, Store
+from timex.bench.tables import ARMS, TABLES
+from timex.method.config import PAPER
+
+ONE = Settings(folds=1)
+
+
+def cell(methods="timex", table="univariate", datasets=("freqshapes",), settings=ONE):
+    return cells_of([TABLES[table]], settings, datasets, [methods])[0]
+
+
+def test_keys_are_readable_and_depend_on_every_setting():
+    base = cell()
+    assert base.key.startswith("freqshapes-transformer-timex-ground_truth-f0-")
+    others = [
+        cell(settings=replace(ONE, seed=1)),
+        cell(settings=replace(ONE, smoke=True)),
+        cell(settings=replace(ONE, preset="paper")),
+        cell("timex:no_ste"),
+        replace(base, config=replace(base.config, r=0.3)),
+        replace(base, reference=replace(base.reference, epochs=3)),
+    ]
+    assert len({c.key for c in [base, *others]}) == 1 + len(others)
+
+
+def test_folds_and_measures_of_an_arm_share_a_hash():
+    cells = cells_of([TABLES["univariate"], TABLES["landmarks-dtw"]], Settings(folds=3), ["freqshapes"], ["timex"])
+    assert len(cells) == 6
+    assert len({c.config_hash for c in cells}) == 1
+    assert len({c.explainer_folder for c in cells}) == 3
+    assert [c.config.seed for c in cells[:3]] == [0, 1, 2]
+
+
+def test_arms_that_name_the_same_settings_share_an_explainer():
+    assert TimeXConfig().r == 0.2
+    assert cell("timex:r0.2").explainer_folder == cell("timex").explainer_folder
+    assert cell("timex:r0.1").explainer_folder != cell("timex").explainer_folder
+    assert cell("ig").explainer_folder is None
+    assert cell("ig").reference_folder == cell("timex").reference_folder
+
+
+def test_what_several_tables_ask_for_is_there_once():
+    twice = cells_of([TABLES["univariate"], TABLES["iou"]], ONE)
+    assert len({c.key for c in twice}) == len(twice) == len(TABLES["univariate"].datasets) * len(TABLES["univariate"].methods)
+
+
+def test_the_papers_settings_are_rows_of_their_own():
+    own = cell(settings=replace(ONE, preset="paper"))
+    assert own.experiment.label == "timex:paper"
+    assert own.config == PAPER["freqshapes"]
+    arm = cell("timex:no_ste", settings=replace(ONE, preset="paper"))
+    assert arm.experiment.label == "timex:paper_no_ste"
+    assert arm.config == replace(PAPER["freqshapes"], mask="soft")
+    with pytest.raises(ValueError, match=r"known for freqshapes, .*, not for equalshapes"):
+        cell(datasets=("equalshapes",), settings=replace(ONE, preset="paper"))
+
+
+def test_unknown_arms_say_which_are_known():
+    with pytest.raises(ValueError, match=f"Unknown arm 'nothing' of TimeX; known: {next(iter(ARMS))}"):
+        cell("timex:nothing")
+    with pytest.raises(ValueError, match=r"Expected random alone or random:absolute, got random:r0\.1"):
+        cell("random:r0.1")
+    with pytest.raises(ValueError, match="Expected at least one fold, got 0"):
+        Settings(folds=0)
+
+
+def test_smoke_is_small():
+    data = shrunk(load_dataset("freqshapes"))
+    assert tuple(len(p) for p in (data.train, data.val, data.test)) == SMOKE_SIZES
+    few = cell(settings=replace(ONE, smoke=True))
+    assert few.config.epochs == few.reference.epochs == 2
+    assert few.reference.attempts == 1
+    again = shrunk(data)
+    np.testing.assert_array_equal(again.train.x, data.train.x)
+    whole = load_dataset("freqshapes")
+    by_class = replace(whole, test=whole.test.take(np.argsort(whole.test.y)))
+    assert np.bincount(shrunk(by_class).test.y).tolist() == [SMOKE_SIZES[2] // 4] * 4
+
+
+def done(c):
+    return Result(cell=c.identity, key=c.key, config_hash=c.config_hash, scores={"auprc": Score(0.5)})
+
+
+def test_a_plan_trains_folds_together_and_everything_after_what_it_needs(tmp_path):
+    cells = cells_of([TABLES["ablation-ste"]], Settings(folds=2), ["freqshapes"])
+    tasks = plan(cells, tmp_path)
+    assert [t.kind for t in tasks[:3]] == ["reference", "fit", "fit"]  # straight-through and soft are two programs
+    assert [len(t.outputs) for t in tasks[:3]] == [2, 2, 2]
+    made = set()
+    for task in tasks:
+        assert set(task.inputs) <= made
+        made |= set(task.outputs)
+    assert sum(len(t.cells) for t in tasks if t.kind == "measure") == len(cells) == 8
+
+
+def test_arms_that_differ_in_numbers_are_one_program(tmp_path):
+    tasks = plan(cells_of([TABLES["r-sweep"]], Settings(folds=2)), tmp_path)
+    assert [len(t.outputs) for t in tasks if t.kind == "fit"] == [10, 10]  # at most ten at once
+
+
+def test_a_plan_leaves_out_what_is_there(tmp_path):
+    cells = cells_of([TABLES["univariate"]], Settings(folds=2), ["freqshapes"], ["timex", "random"])
+    store = Store(tmp_path)
+    for c in cells[:-1]:
+        store.write(done(c))
+    last = cells[-1]  # random on fold 1: no TimeX left to fit
+    assert [(t.kind, len(t.cells)) for t in plan(cells, tmp_path)] == [("reference", 1), ("measure", 1)]
+    folder = tmp_path / last.reference_folder
+    folder.mkdir(parents=True)
+    (folder / "reference.json").write_text("{}")
+    assert [t.kind for t in plan(cells, tmp_path)] == ["measure"]
+    store.write(done(last))
+    assert plan(cells, tmp_path) == []

@@ -1,0 +1,205 @@
+"""Whole runs on the smoke grid: resumed, killed, on Ray, with plugins, with failures."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from typer.testing import CliRunner
+
+from timex.bench import Settings, Store, run, show
+from timex.bench.run import load_plugins
+from timex.cli import app
+from timex.registry import DATASETS, EXPLAINERS
+
+SMOKE = Settings(folds=2, smoke=True)
+METHODS = "ig,ig:absolute,timex,timex:no_ste,random,amplitude"
+GRID = ["univariate", "--datasets", "freqshapes", "--methods", METHODS, "--folds", "2", "--smoke"]
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def plugin(monkeypatch):
+    """The plugin next to this file, gone again after the test."""
+    monkeypatch.chdir(HERE)
+    monkeypatch.syspath_prepend(HERE)
+    with mock.patch.dict(EXPLAINERS), mock.patch.dict(DATASETS):
+        sys.modules.pop("plugin_for_tests", None)
+        yield "plugin_for_tests"
+
+
+def scores(folder):
+    return {r.key: r.scores for r in Store(folder).results() if r.error is None}
+
+
+def small(out, plugin, **options):
+    options = {"datasets": ["freqshapes"], "methods": ["slope", "broken", "random"], **options}
+    return run(["univariate"], out, SMOKE, device="cpu", plugins=[plugin], **options)
+
+
+def test_a_failing_explainer_stops_nobody_and_is_tried_again(tmp_path, plugin, monkeypatch):
+    monkeypatch.setenv("SLOPE_CALLS", str(tmp_path / "calls"))
+    lines = []
+    first = small(tmp_path, plugin, say=lines.append)
+    assert (first.wanted, first.before, first.finished, first.left) == (6, 0, 4, 0)
+    assert set(first.failed.values()) == {"ZeroDivisionError: broken on purpose"}
+    assert lines[0].startswith("[1/7] freqshapes: train 2 transformers: ")
+    failed = [r for r in Store(tmp_path).results() if r.error]
+    assert [r.cell["fold"] for r in failed] == [0, 1]
+    before = scores(tmp_path)
+    references = {p: p.stat().st_mtime_ns for p in tmp_path.glob("references/*/*")}
+    second = small(tmp_path, plugin)
+    assert (second.before, second.finished, len(second.failed)) == (4, 0, 2)
+    assert scores(tmp_path) == before
+    assert {p: p.stat().st_mtime_ns for p in tmp_path.glob("references/*/*")} == references
+    calls = (tmp_path / "calls").read_text().splitlines()  # once a fold, not again, with the fold's seed and smoke's steps
+    assert calls == [f"called with SlopeConfig(steps=3, seed={k})" for k in range(2)]
+
+
+def test_what_is_missing_is_a_failed_cell_that_says_so(tmp_path):
+    done = run(["univariate"], tmp_path, Settings(folds=1, smoke=True), datasets=["nowhere"], methods=["random"], device="cpu")
+    assert len(done.failed) == 1
+    assert "Expected a data set among" in next(iter(done.failed.values()))
+    done = run(["univariate"], tmp_path, Settings(folds=1, smoke=True), datasets=["freqshapes"], methods=["lime"], device="cpu")
+    assert "Unknown explainer 'lime'; known: timex" in next(iter(done.failed.values()))
+
+
+def test_a_data_set_of_ones_own_and_the_table_of_it(tmp_path, plugin):
+    small(tmp_path, plugin, datasets=["upside_down"], methods=["slope", "amplitude"])
+    (text,) = [t for t in show.tables(tmp_path, ["univariate"], style="markdown", datasets=["upside_down"]) if "|" in t]
+    assert "| slope | " in text
+    assert "| amplitude (control) | 1.000 ± .000" in text  # spikes are as large upside down
+
+
+def test_a_plugin_that_is_none(tmp_path):
+    with pytest.raises(ValueError, match=r"Cannot import the plugin my_plugin: .* Give the name of a module, without \.py"):
+        load_plugins(["my_plugin"])
+
+
+def test_no_time_no_work(tmp_path):
+    done = run(["univariate"], tmp_path, SMOKE, datasets=["freqshapes"], methods=["random"], device="cpu", time_limit=-1)
+    assert (done.finished, done.left) == (0, 2)
+    assert not (tmp_path / "references").exists()
+
+
+def test_timex_is_fitted_once_for_every_table(tmp_path):
+    options = {"datasets": ["freqshapes"], "methods": ["timex"], "device": "cpu"}
+    tables = ["univariate", "landmarks-dtw", "landmarks-clusters", "runtime", "explanations", "landmark-figure"]
+    with pytest.warns(UserWarning, match="The model predicts class"):
+        run(tables[:1], tmp_path, SMOKE, **options)
+    done = run(tables, tmp_path, SMOKE, **options)
+    assert not done.failed
+    assert (done.wanted, done.before, done.finished) == (10, 2, 8)
+    kept = {r.cell["measure"]: r for r in Store(tmp_path).results()}
+    assert len(list(tmp_path.glob("explainers/*"))) == 2
+    truth = kept["ground_truth"]
+    assert {"auprc", "aup", "aur", "iou", "auprc_trapezoid", "aup_rank", "aur_rank", "agreement"} == set(truth.scores)
+    assert {"device", "torch", "python", "timex", "fit_seconds", "explain_seconds", "train_seconds"} <= set(truth.facts)
+    assert kept["runtime"].scores["fit_seconds"].value == truth.facts["fit_seconds"] > 0
+    drawn = [p.name for p in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
+    panels = [f"{name}-freqshapes-transformer.png" for name in ("explanations", "architectures-figure")]
+    assert set(drawn) == {"landmarks-dtw.png", "landmark-figure.png", *panels}  # both figures of panels share their cells
+    page, *_ = show.files(tmp_path, page=tmp_path / "results.md")
+    assert "# Results" in page.read_text()
+
+
+def test_the_command(tmp_path, monkeypatch, plugin):
+    line = [
+        "bench",
+        "univariate",
+        "--datasets",
+        "freqshapes",
+        "--folds",
+        "1",
+        "--smoke",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path),
+    ]
+    ended = CliRunner().invoke(app, [*line, "--plugin", plugin, "--methods", "slope,random", "--per-fold"])
+    assert ended.exit_code == 0, ended.output
+    assert "2 cells: 0 were there, 2 finished now, 0 failed, 0 left" in ended.output
+    assert "random (control)" in ended.output
+    ended = CliRunner().invoke(app, [*line, "--plugin", plugin, "--methods", "broken"])
+    assert ended.exit_code == 1
+    assert "ZeroDivisionError: broken on purpose" in ended.output
+    shown = CliRunner().invoke(app, ["bench", "show", str(tmp_path), "--format", "latex", "--export", str(tmp_path / "kept")])
+    assert shown.exit_code == 0
+    assert r"\begin{tabular}" in shown.output
+    assert CliRunner().invoke(app, ["bench", "show", str(tmp_path / "kept")]).exit_code == 0
+    missing = CliRunner().invoke(app, ["bench", "show", str(tmp_path / "nowhere")])
+    assert "holds no results" in str(missing.exception)
+    unknown = CliRunner().invoke(app, ["bench", "nothing", "--out", str(tmp_path)])
+    assert "Unknown table 'nothing'; known: univariate" in str(unknown.exception)
+    assert CliRunner().invoke(app, ["bench", "list"]).output.count("ablation") == 3
+
+
+# ------------------------------------------------------------------------------------------------- killed and resumed
+
+
+def command(out, *more):
+    return [
+        sys.executable,
+        "-c",
+        "from timex.cli import main; main()",
+        "bench",
+        *GRID,
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+        *more,
+    ]
+
+
+def table_of(out):
+    """The final table in words, without seconds, which are never the same."""
+    rows = Store(out).rows()
+    return rows[["dataset", "arch", "method", "arm", "fold", "metric", "value", "n", "sum_squares"]].to_csv()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    out = tmp_path_factory.mktemp("undisturbed")
+    started = time.monotonic()
+    subprocess.run(command(out), check=True, capture_output=True, env=environment())
+    return table_of(out), time.monotonic() - started
+
+
+def environment():
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [(), ("--engine", "ray")], ids=["local", "ray"])
+def test_killed_at_random_moments_and_resumed(tmp_path, undisturbed, engine):
+    expected, seconds = undisturbed
+    if engine:
+        pytest.importorskip("ray")
+        seconds += 12  # Ray starts first
+    rng = random.Random(8)
+    finished: dict[Path, bytes] = {}
+    killed = 0
+    for _ in range(3):
+        process = subprocess.Popen(
+            command(tmp_path, *engine), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        time.sleep(rng.uniform(0.4, 0.9) * seconds)
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        now = {path: path.read_bytes() for path in (tmp_path / "cells").glob("*.json")}
+        for content in now.values():
+            json.loads(content)  # whole
+        assert finished.items() <= now.items()  # neither lost nor measured again
+        finished = now
+    assert killed >= 2  # the last run may have been quicker than the first
+    subprocess.run(command(tmp_path, *engine), check=True, capture_output=True, env=environment(), timeout=200)
+    assert finished.items() <= {path: path.read_bytes() for path in (tmp_path / "cells").glob("*.json")}.items()
+    assert table_of(tmp_path) == expected

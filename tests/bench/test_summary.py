@@ -1,0 +1,184 @@
+"""Means, errors, differences and claims, by hand."""
+
+import math
+
+import pytest
+
+from timex.bench.render import display_name, latex, markdown, sheet, sheets
+from timex.bench.store import Result, Score
+from timex.bench.summary import Stat, blocks, difference, verdict
+from timex.bench.tables import TABLES, Claim
+from timex.metrics import score_summary
+
+HIGHER = Claim(text="", better=("a", "x"), worse=("b", "x"))
+
+
+def stat(*values, n=1):
+    return Stat({k: Score(v, n, n * v * v) for k, v in enumerate(values)})
+
+
+def made(
+    method, values, *, dataset="freqshapes", arm="", measure="ground_truth", metric="auprc", config="c", error=None, **facts
+):
+    """The cells of one method, one per fold."""
+    out = []
+    for fold, value in enumerate(values):
+        identity = {"dataset": dataset, "arch": "transformer", "method": method, "arm": arm, "measure": measure, "fold": fold}
+        scores = {} if error else {metric: Score(value, 100, 100 * value**2)}
+        about = {"finished": "2026-01-01", "device": "cpu", "torch": "2", "timex": "0", **facts}
+        key = f"{dataset}-{method}-{arm}-{measure}-{fold}-{config}"
+        out.append(Result(cell=identity, key=key, config_hash=config, scores=scores, error=error, facts=about))
+    return out
+
+
+def test_a_stat_is_what_the_metrics_say_of_the_samples():
+    samples, fold = [0.1, 0.3, 0.8, 0.9, 0.4], [0, 0, 1, 1, 1]
+    pooled = score_summary({"auprc": samples}, fold)["auprc"]
+    own = Stat({0: Score.of(samples[:2]), 1: Score.of(samples[2:])})
+    assert own.mean == pytest.approx(pooled["mean"])
+    assert own.se_folds == pytest.approx(pooled["se_folds"])
+    assert own.se_pooled == pytest.approx(pooled["se_samples"])
+
+
+def test_plain_values_have_no_pooled_error():
+    own = stat(1.0, 3.0)
+    assert (own.mean, own.se_folds) == (2.0, 1.0)
+    assert math.isnan(own.se_pooled)
+    assert math.isnan(stat(1.0).se_folds)
+
+
+def test_differences_are_paired():
+    d = difference(stat(0.5, 0.9, 0.1), stat(0.4, 0.7, 0.0))  # .1, .2, .1: mean .4/3, sd .1/sqrt 3, se 1/30, t(.975, 2) 4.3027
+    assert d.mean == pytest.approx(0.4 / 3)
+    assert d.high - d.mean == pytest.approx(4.302653 / 30)
+    assert d.p == pytest.approx(0.0572, abs=1e-4)  # t = 4 with 2 degrees of freedom
+    assert difference(stat(0.5), stat(0.4)) is None
+    assert difference(stat(0.5, 0.6), Stat({5: Score(1.0), 6: Score(1.0)})) is None
+    same = difference(stat(0.5, 0.6), stat(0.25, 0.35))
+    assert same.mean == pytest.approx(0.25)
+    assert same.folds == 2
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "higher", "said"),
+    [
+        ((0.9, 0.91), (0.1, 0.11), True, "holds"),
+        ((0.1, 0.11), (0.9, 0.92), True, "contradicted"),
+        ((0.1, 0.9), (0.5, 0.5), True, "undecided"),
+        ((0.1, 0.11), (0.9, 0.92), False, "holds"),
+        ((0.1, 0.9), (0.5, 0.5), None, "no difference found"),
+        ((0.9, 0.91), (0.1, 0.12), None, "differs"),
+    ],
+)
+def test_verdicts(a, b, higher, said):
+    claim = Claim(text="", better=("a", "x"), worse=("b", "x"), higher=higher)
+    assert verdict(claim, difference(stat(*a), stat(*b))) == said
+    assert verdict(claim, None) == "not measured"
+
+
+def test_a_block_ranks_explainers_not_controls():
+    results = [*made("timex", [0.9, 0.8]), *made("ig", [0.5, 0.7]), *made("winit", [0.1, 0.2]), *made("amplitude", [1.0, 1.0])]
+    (block,) = blocks(TABLES["univariate"], results)
+    assert [r.label for r in block.rows] == ["ig", "winit", "timex", "amplitude"]  # the order of the table
+    assert block.best("auprc") == ["timex", "ig"]
+    rival, d = block.against_best("auprc")
+    assert rival == "ig"
+    assert d.mean == pytest.approx(0.25)
+    assert block.rows[2].paper == {"auprc": 0.8324, "aup": 0.7219, "aur": 0.6381}
+
+
+def test_other_methods_join_a_table_arms_of_other_tables_do_not():
+    results = [
+        *made("timex", [0.9]),
+        *made("mine", [0.5]),
+        *made("timex", [0.1], arm="no_ste"),
+        *made("timex", [0.2], arm="paper"),
+    ]
+    (block,) = blocks(TABLES["univariate"], results)
+    assert [r.label for r in block.rows] == ["timex", "timex:paper", "mine"]
+    assert block.rows[1].paper["auprc"] == 0.8324
+    (only,) = blocks(TABLES["univariate"], results, methods=["mine"])
+    assert [r.label for r in only.rows] == ["mine"]
+
+
+def test_the_configuration_measured_last_is_shown():
+    old, new = made("timex", [0.1, 0.2]), made("timex", [0.9], config="new", finished="2026-02-01")
+    (block,) = blocks(TABLES["univariate"], [*new, *old])
+    assert block.rows[0].stats["auprc"].mean == 0.9
+
+
+def test_lowvar_is_shown_with_and_without_class_0():
+    cells = made("timex", [0.9], dataset="lowvar")
+    cells[0] = Result(**{**vars(cells[0]), "scores": {"auprc": Score(0.9), "without_class_0/auprc": Score(0.8)}})
+    everyone, without = blocks(TABLES["multivariate"], cells)
+    assert everyone.title == "lowvar, transformer, all classes"
+    assert without.title == "lowvar, transformer, without class 0"
+    assert [b.rows[0].stats["auprc"].mean for b in (everyone, without)] == [0.9, 0.8]
+
+
+def test_claims_are_held_against_the_folds():
+    results = [*made("timex", [0.9, 0.91, 0.9]), *made("timex", [0.5, 0.51, 0.52], arm="no_ste")]
+    (block,) = blocks(TABLES["ablation-ste"], results)
+    ((claim, d),) = block.claims
+    assert verdict(claim, d) == "holds"
+    assert block.rows[1].paper["auprc"] == 0.6695
+
+
+def test_groups_inside_a_measure_are_rows():
+    scores = {"landmark/nmi": Score(0.3), "kmeans/nmi": Score(0.1), "random/nmi": Score(0.2), "landmark/ari": Score(0.5)}
+    cells = made("timex", [0.0], dataset="ecg", measure="landmarks_clusters")
+    cells[0] = Result(**{**vars(cells[0]), "scores": scores})
+    (block,) = blocks(TABLES["landmarks-clusters"], cells)
+    assert [r.label for r in block.rows] == ["landmark", "kmeans", "random groups"]
+    assert block.metrics == ["nmi", "ari"]
+    assert block.best("nmi") == ["landmark", "random groups"]
+    assert [r.paper["nmi"] for r in block.rows] == [0.191, 0.147, 0.109]
+
+
+# ------------------------------------------------------------------------------------------------------------- as words
+
+
+def test_markdown():
+    results = [
+        *made("timex", [0.9, 0.8], fit_seconds=12.0, explain_seconds=0.25),
+        *made("ig", [0.5, 0.7], fit_seconds=0.0, explain_seconds=123.4),
+        *made("winit", [0, 0], error="ValueError: no | way"),
+    ]
+    (block,) = blocks(TABLES["univariate"], results)
+    text = markdown(sheet(block, per_fold=True))
+    assert "| TimeX | **.850 ± .050 (.004)** | .832 | - | .722 | - | .638 | 2 | 12.0 | 0.25 | .900 .800 |" in text
+    assert "| IG | _.600 ± .100 (.007)_ | .752 |" in text
+    assert "| 123 | .500 .700 |" in text
+    assert "- AUPRC: TimeX less IG +.250 [-1.656, 2.156], p = 0.34, paired over 2 folds" in text
+    assert "- failed: WinIT fold 0, WinIT fold 1: ValueError: no \\| way" in text
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+
+
+def test_latex_is_escaped():
+    (block,) = blocks(TABLES["univariate"], [*made("ig", [0.5, 0.7], arm="absolute"), *made("my_own", [0.9, 0.9])])
+    text = latex(sheet(block))
+    assert r"my\_own & \textbf{.900 $\pm$ .000" in text
+    assert r"$|$IG$|$ & \underline{" in text
+    assert "_" not in text.replace(r"\_", "")
+
+
+def test_names():
+    assert display_name("ig:absolute") == "|IG|"
+    assert display_name("timex:paper_no_ste") == "TimeX, paper no ste"
+    assert display_name("mine") == "mine"
+
+
+def test_tables_with_nothing_measured_are_left_out():
+    results = made("timex", [0.9])
+    assert [table.title for table, _ in sheets(TABLES, results)] == [
+        "Univariate synthetic data",
+        "Ablation: ste",
+        "Ablation: simclr",
+        "Ablation: losses",
+    ]
+
+
+def test_weak_models_are_named():
+    (block,) = blocks(TABLES["univariate"], made("timex", [0.9, 0.8], reference_passed=False))
+    assert "the model of fold 0, 1 stayed more than .02 under the paper's F1" in sheet(block).notes
