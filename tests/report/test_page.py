@@ -130,17 +130,19 @@ class TestWhatIsPacked:
         assert not out["observed"][:, 1].any()
         np.testing.assert_array_equal(out["low"][:, 2], 4.25)
 
-    def test_the_map_keeps_the_distances_of_a_plane(self, tmp_path):
-        angle = np.arange(N) * 0.6
-        z = np.zeros((N, Z), dtype=np.float32)
-        z[:, 0], z[:, 2] = np.cos(angle) * 5, np.sin(angle) * 5
-        meta, out = write(tmp_path, make(embedding=z))
-        drawn = np.linalg.norm(out["place"][:, None] - out["place"][None], axis=2)
-        true = 2 * np.abs(np.sin((angle[:, None] - angle[None]) / 2))
-        np.testing.assert_allclose(drawn / drawn.max(), true / true.max(), atol=1e-5)
-        assert out["place"].min() >= 0
-        assert out["place"].max() <= 1
-        assert sum(meta["projection"]["share"]) == pytest.approx(1)
+    @pytest.mark.parametrize("thin", [1.0, 0.5, 0.1])
+    def test_the_map_shows_the_principal_components_of_directions(self, tmp_path, thin):
+        z = np.random.default_rng(4).normal(size=(N, Z)).astype(np.float32) * 5 + [40, 0, 0, 0]
+        z[:, 1:3] *= [9, 9 * thin]
+        meta, out = write(tmp_path, make(embedding=z.astype(np.float32)))
+        directions = z / np.linalg.norm(z, axis=1, keepdims=True)
+        u, s, _ = np.linalg.svd(directions - directions.mean(axis=0), full_matrices=False)
+        for k in range(2):
+            assert abs(np.corrcoef(out["place"][:, k], u[:, k])[0, 1]) == pytest.approx(1, abs=1e-5)
+        np.testing.assert_allclose(meta["projection"]["share"], (s**2 / (s**2).sum())[:2], rtol=1e-5)
+        ratio = np.ptp(u[:, 1] * s[1]) / np.ptp(u[:, 0] * s[0])
+        np.testing.assert_allclose(np.ptp(out["place"], axis=0), [1, min(1, page.STRETCH * ratio)], rtol=1e-4)
+        np.testing.assert_allclose(out["place"].min(axis=0) + out["place"].max(axis=0), 1, atol=1e-5)
 
     def test_neighbours_are_those_of_a_slow_search(self, tmp_path):
         e = make(n=30)
@@ -285,3 +287,13 @@ def test_umap_is_asked_for_by_name_only_where_it_is_installed(tmp_path, monkeypa
     with pytest.raises(ValueError, match=r"pip install 'timex-explain\[embed\]'"):
         write_report(tmp_path / "report.html", make(), projection="umap")
     assert unpack(write_report(tmp_path / "report.html", make()))[0]["projection"]["kind"] == "PCA"
+
+
+@pytest.mark.slow
+def test_umap_where_it_is_installed(tmp_path):
+    pytest.importorskip("umap", reason="umap-learn (the extra embed) is not installed")
+    z = np.repeat(np.eye(2, Z, dtype=np.float32), 30, axis=0) + np.random.default_rng(0).normal(size=(60, Z)) * 0.05
+    meta, out = unpack(write_report(tmp_path / "report.html", make(n=60, embedding=z.astype(np.float32))))
+    assert meta["projection"]["kind"] == "UMAP"
+    apart = np.linalg.norm(out["place"][:30].mean(axis=0) - out["place"][30:].mean(axis=0))
+    assert apart > 3 * out["place"][:30].std(axis=0).max()

@@ -8,7 +8,7 @@ from matplotlib._pylab_helpers import Gcf
 from matplotlib.collections import PolyCollection, QuadMesh
 
 from timex.method.landmarks import Landmarks
-from timex.report import plots
+from timex.report import plots, style
 from timex.types import Explanation
 
 N, T, D, C, Z = 5, 12, 3, 2, 4
@@ -348,6 +348,36 @@ class TestLandmarks:
             plots.plot_landmarks(make(), landmarks, x_train=np.ones((9, T, D + 1)))
         with pytest.raises(ValueError, match="with at least 2 samples, got 1"):
             plots.plot_landmarks(make(), landmarks, x_train=np.ones((1, T, D)))
+
+
+class TestCurves:
+    def test_occlusion_has_a_curve_a_method_in_the_order_of_x(self):
+        figure = plots.plot_occlusion(
+            {"timex": {0.9: 0.7, 0.75: 0.9}, "ig": {0.75: 0.6}}, errors={"timex": {0.9: 0.1, 0.75: 0.2}}
+        )
+        (ax,) = figure.axes
+        curves = {c.get_label(): c for c in ax.containers}
+        assert curves["timex"].lines[0].get_xydata().tolist() == [[0.75, 0.9], [0.9, 0.7]]
+        bars = [np.ptp(path.vertices[:, 1]) / 2 for path in curves["timex"].lines[2][0].get_paths()]
+        np.testing.assert_allclose(bars, [0.2, 0.1])
+        assert curves["ig"].lines[2] == ()
+        assert ax.get_ylabel() == "AUROC"
+
+    def test_r_sweep_has_a_curve_a_metric(self):
+        (ax,) = plots.plot_r_sweep({"AUPRC": {0.1: 0.5, 0.3: 0.6, 0.2: 0.7}, "AUR": {0.1: 0.2}}).axes
+        assert ax.containers[0].lines[0].get_xydata().tolist() == [[0.1, 0.5], [0.2, 0.7], [0.3, 0.6]]
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["AUPRC", "AUR"]
+        assert ax.get_xlabel().startswith("r, prior")
+
+    @pytest.mark.parametrize("curves", [{}, {"timex": {}}])
+    def test_curves_without_points_are_refused(self, curves):
+        with pytest.raises(ValueError, match="curves with at least one point each"):
+            plots.plot_occlusion(curves)
+
+
+def test_figures_and_the_page_share_their_colours():
+    assert plots.DIVERGING(0.0)[:3] == matplotlib.colors.to_rgb(style.DIVERGING[0])
+    assert plots.SEQUENTIAL(1.0)[:3] == matplotlib.colors.to_rgb(style.SEQUENTIAL[-1])
 
 
 class TestSave:

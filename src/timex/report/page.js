@@ -896,7 +896,8 @@
   /** Runs of kept cells, or of the strongest tenth where a method has no mask or keeps nothing; the heaviest first. */
   function spansOf(i, m) {
     const { n } = axis(i);
-    const size = (k, c) => Math.abs(attributionAt(i, k, c, m));
+    const [low, high] = scaleOf(i, m), levels = data["attribution-" + m];
+    const size = (k, c) => Math.abs(low + (levels[(i * D + k) * S + c] / meta.levels) * (high - low));
     let kept = methods[m].mask ? (k, c) => bit(data["mask-" + m], (i * D + k) * S + c) === 1 : () => false;
     const runs = () => {
       const found = [];
@@ -948,7 +949,8 @@
       return { i, canvas, button };
     });
     box.replaceChildren(...tiles.map((tile) => tile.button));
-    for (const { i, canvas } of tiles) drawThumbnail(canvas, i, m, canvas.clientWidth || 140, 66);
+    const width = tiles.length ? tiles[0].canvas.clientWidth || 140 : 0; // asked once: it makes the browser lay out the page
+    for (const { i, canvas } of tiles) drawThumbnail(canvas, i, m, width, 66);
   }
 
   // -------------------------------------------------------------------------------------------------------- one landmark

@@ -50,6 +50,9 @@ FINE = 65_535
 FEATURES = 512
 """Width of the stand-in for an embedding, for methods that have none."""
 
+STRETCH = 3.0
+"""How much one axis of the map may be drawn larger than the other."""
+
 Projection = Literal["auto", "pca", "umap"]
 Arrays = dict[str, NDArray[Any]]
 
@@ -382,13 +385,14 @@ def _overview(
     if e.divergence is not None:
         arrays["divergence"] = e.divergence[chosen].astype(np.float32)
     points = _features(series["attribution-0"]) if e.embedding is None else unit(e.embedding[chosen])
-    vectors = np.zeros((0, points.shape[1])) if source.landmarks is None else unit(source.landmarks.vectors)
+    ranked = _ranked(source, chosen)
+    vectors = unit(source.landmarks.vectors[ranked]) if source.landmarks is not None else np.zeros((0, points.shape[1]))
     place, kind, share = _project(points, vectors, projection)
     arrays["place"] = place[: len(points)].astype(np.float32)
     arrays["nearest"] = _nearest(points, points, NEAREST, itself=True).astype(np.uint16)
     facts = {
         "projection": {"kind": kind, "share": share, "of": "attributions" if e.embedding is None else "explanations"},
-        "landmarks": _landmark_facts(source, chosen, points, vectors, place[len(points) :]),
+        "landmarks": _landmark_facts(source, ranked, _nearest(vectors, points, NEAREST), place[len(points) :]),
     }
     return arrays, facts
 
@@ -403,7 +407,7 @@ def _features(attribution: NDArray[np.uint8]) -> NDArray[np.float64]:
 def _project(
     points: NDArray[np.float64], vectors: NDArray[np.float64], projection: Projection
 ) -> tuple[NDArray[np.float64], str, list[float]]:
-    """Points (n, Z) and landmarks (L, Z) in one plane, scaled into the unit square, (n + L, 2)."""
+    """Points (n, Z) and landmarks (L, Z) in one plane, scaled to fill the unit square, (n + L, 2)."""
     if projection not in ("auto", "pca", "umap"):
         raise ValueError(f"Expected projection 'auto', 'pca' or 'umap', got {projection!r}.")
     installed = importlib.util.find_spec("umap") is not None
@@ -423,7 +427,9 @@ def _project(
         place = np.concatenate([plane.place(points), plane.place(vectors)])
         kind, share = "PCA", plane.share.tolist()
     low, high = place.min(axis=0), place.max(axis=0)
-    span = float((high - low).max()) or 1.0
+    span = high - low
+    # a second component that is far smaller than the first would make the map a line: it is stretched, up to STRETCH
+    span = np.maximum(span, span.max() / STRETCH) if span.max() > 0 else np.ones(2)
     return (place - (low + high) / 2) / span + 0.5, kind, share
 
 
@@ -444,35 +450,32 @@ def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], k: int, i
     return found
 
 
-def _landmark_facts(
-    source: _Source,
-    chosen: NDArray[np.int64],
-    points: NDArray[np.float64],
-    vectors: NDArray[np.float64],
-    place: NDArray[np.float64],
-) -> list[dict[str, Any]]:
-    """Landmarks in use, those of most training explanations first; without them, those the explanations name."""
+def _ranked(source: _Source, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Landmarks in use, those of most training explanations first; of most explanations where nothing is known of training."""
     e = source.first
     if e.landmark is None:
-        return []
+        return np.zeros(0, dtype=np.int64)
     if source.landmarks is None:
         numbers, counts = np.unique(e.landmark, return_counts=True)
-        ranked = numbers[np.argsort(-counts, kind="stable")]
-        return [{"number": int(number), "rank": r} for r, number in enumerate(ranked, 1)]
-    used = set(np.unique(e.landmark[chosen]).tolist())
-    ranked = np.array([m for m in source.landmarks.ranking() if source.landmarks.counts[m] > 0 or m in used], dtype=np.int64)
-    nearest = _nearest(vectors[ranked], points, NEAREST)
-    return [
-        {
-            "number": int(m),
-            "rank": r,
-            "count": int(source.landmarks.counts[m]),
-            "composition": source.landmarks.composition[m].tolist(),
-            "place": place[m].tolist(),
-            "nearest": near.tolist(),
-        }
-        for r, (m, near) in enumerate(zip(ranked, nearest, strict=True), 1)
-    ]
+        return numbers[np.argsort(-counts, kind="stable")]
+    used = np.union1d(e.landmark[chosen], np.flatnonzero(source.landmarks.counts))
+    return np.array([m for m in source.landmarks.ranking() if m in used], dtype=np.int64)
+
+
+def _landmark_facts(
+    source: _Source, ranked: NDArray[np.int64], nearest: NDArray[np.int64], place: NDArray[np.float64]
+) -> list[dict[str, Any]]:
+    """What the page says of every landmark; of those that only explanations name, their number and rank."""
+    facts: list[dict[str, Any]] = [{"number": int(m), "rank": r} for r, m in enumerate(ranked, 1)]
+    if source.landmarks is not None:
+        for fact, m, near, where in zip(facts, ranked, nearest, place, strict=True):
+            fact |= {
+                "count": int(source.landmarks.counts[m]),
+                "composition": source.landmarks.composition[m].tolist(),
+                "place": where.tolist(),
+                "nearest": near.tolist(),
+            }
+    return facts
 
 
 # --------------------------------------------------------------------------------------------------------------- the file
