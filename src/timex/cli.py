@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -25,19 +26,20 @@ if TYPE_CHECKING:
 
 HELP = """Explanations for any time-series model, learned once, given in one forward pass.
 
-[bold]New here?[/]  timex demo  trains a small model, explains it and writes a page to look at; it needs no data.
+**New here?** `timex demo` trains a small model, explains it and writes a page to look at. It needs no data and no flags.
 
-[bold]Your own model and data[/], one command after another, all in one folder:
+**Your own model and data**, one command after another, all in one folder:
 
-  timex fit --model mypackage.models:load --embedding encoder --data train.npz --out DIR
-  timex explain --explainer DIR --data windows.npz --out DIR/explanations.npz
-  timex report DIR --data windows.npz
+    timex fit --model mypackage.models:load --embedding encoder --data train.npz --out DIR
+    timex explain --explainer DIR --data windows.npz --out DIR/explanations.npz
+    timex report DIR --data windows.npz
 
-Files may be .npz, .parquet, .csv or .ts; --data also takes the name of a data set from  timex data list.
+Files may be .npz, .parquet, .csv or .ts; `--data` also takes a name from `timex data list`. `--help` after any command has its
+options.
 """
 EXIT_CODES = "Exit codes: 0 done; 2 something was wrong with what was asked for, and one line says what; 1 anything else."
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="rich", help=HELP, epilog=EXIT_CODES)
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", help=HELP, epilog=EXIT_CODES)
 data_app = typer.Typer(no_args_is_help=True, help="List and describe the data sets at hand.")
 app.add_typer(data_app, name="data", rich_help_panel="Data and models to try")
 # A pipe has no width: without this, tables for a program or a file would be cut at 80 columns.
@@ -59,7 +61,8 @@ def main() -> None:
     try:
         app()
     except (ValueError, FileNotFoundError, RuntimeError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        # escaped: a message may hold brackets, which the console would take for markup
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
 
 
@@ -307,7 +310,7 @@ def report(
 # ---------------------------------------------------------------------------------------------------------------- demo
 
 
-@app.command(rich_help_panel="Start here")
+@app.command(rich_help_panel=TO_TRY)
 def demo(
     out: Out = Path("demo"),
     seed: Seed = 0,
@@ -464,8 +467,6 @@ def _summary(explanation: Explanation, ids: tuple[str, ...], i: int) -> dict[str
 
 
 def _print_summaries(explanation: Explanation, ids: tuple[str, ...], n: int = 5) -> None:
-    from rich.markup import escape
-
     from timex.report.spans import Span
 
     trusted = explanation.agreement is not None

@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -283,7 +284,7 @@ def test_the_name_must_be_that_of_a_page(tmp_path):
 
 
 def test_umap_is_asked_for_by_name_only_where_it_is_installed(tmp_path, monkeypatch):
-    monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "umap", None)  # as if it were not installed
     with pytest.raises(ValueError, match=r"pip install 'timex-explain\[embed\]'"):
         write_report(tmp_path / "report.html", make(), projection="umap")
     assert unpack(write_report(tmp_path / "report.html", make()))[0]["projection"]["kind"] == "PCA"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-import importlib.util
 import json
 import math
 import re
@@ -410,17 +409,15 @@ def _project(
     """Points (n, Z) and landmarks (L, Z) in one plane, scaled to fill the unit square, (n + L, 2)."""
     if projection not in ("auto", "pca", "umap"):
         raise ValueError(f"Expected projection 'auto', 'pca' or 'umap', got {projection!r}.")
-    installed = importlib.util.find_spec("umap") is not None
-    if projection == "umap" and not installed:
+    umap = _umap() if projection != "pca" else None
+    if projection == "umap" and umap is None:
         raise ValueError(
             "Expected umap-learn for projection='umap', got none: pip install 'timex-explain[embed]', or use 'pca'."
         )
     share: list[float] = []
-    if installed and projection != "pca" and len(points) >= 20:
-        from umap import UMAP
-
+    if umap is not None and len(points) >= 20:
         both = np.concatenate([points, vectors])
-        place = UMAP(n_neighbors=15, metric="cosine", random_state=0, n_jobs=1).fit_transform(both)
+        place = umap(n_neighbors=15, metric="cosine", random_state=0, n_jobs=1).fit_transform(both)
         kind = "UMAP"
     else:
         plane = principal_plane(points)
@@ -431,6 +428,15 @@ def _project(
     # a second component that is far smaller than the first would make the map a line: it is stretched, up to STRETCH
     span = np.maximum(span, span.max() / STRETCH) if span.max() > 0 else np.ones(2)
     return (place - (low + high) / 2) / span + 0.5, kind, share
+
+
+def _umap() -> Any:
+    """UMAP's class, or None where umap-learn is not installed."""
+    try:
+        from umap import UMAP
+    except ImportError:
+        return None
+    return UMAP
 
 
 def _nearest(points: NDArray[np.float64], others: NDArray[np.float64], k: int, itself: bool = False) -> NDArray[np.int64]:
