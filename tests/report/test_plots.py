@@ -214,20 +214,22 @@ class TestTime:
 
 
 class TestComparison:
-    def test_a_row_a_method_min_max_normalised_per_sample(self):
+    def test_a_row_a_method_on_scales_that_can_be_compared(self):
         a, b = make(), make(attribution=make().attribution[::-1] * 40 - 3, signed=True)
         truth = np.zeros((N, T, D), dtype=bool)
         truth[4, 5:7, 1] = True
         figure = plots.plot_comparison({"TimeX": a, "IG": b}, [4, 0], truth)
-        assert len(figure.axes) == 3 * 2 + 1
+        assert len(figure.axes) == 3 * 2 + 2
         assert [figure.axes[i].get_ylabel() for i in (0, 2, 4)] == ["series", "TimeX", "IG"]
-        assert "min-max normalised per sample" in figure.axes[-1].get_ylabel()
+        assert [ax.get_ylabel() for ax in figure.axes[-2:]] == ["attribution,\nrelative"] * 2
         assert [ax.get_title() for ax in figure.axes[:2]] == ["sample 4: calm", "sample 0: calm"]
         for row, e in enumerate((a, b)):
             for column, i in enumerate((4, 0)):
-                drawn = bands(figure)[2 + 2 * row + column].get_array()
+                mesh = bands(figure)[2 + 2 * row + column]
                 values = e.attribution[i].T
-                np.testing.assert_allclose(drawn, (values - values.min()) / np.ptp(values), atol=1e-6)
+                expected = values / np.abs(values).max() if e.signed else (values - values.min()) / np.ptp(values)
+                np.testing.assert_allclose(mesh.get_array(), expected, atol=1e-6)
+                assert mesh.get_clim() == ((-1, 1) if e.signed else (0, 1))
         assert not bands(figure)[0].get_array().any()
         shaded = [c for c in figure.axes[0].collections if c.get_label() == "ground truth"]
         assert [len(c.get_paths()) for c in shaded] == [0, 1, 0]

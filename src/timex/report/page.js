@@ -980,10 +980,12 @@
     fillLandmarkTable();
   }
 
+  const percent = (share) => (share > 0 && share < 0.005 ? "< 1 %" : `${Math.round(100 * share)} %`);
+
   function makeupChart(counts) {
     const total = counts.reduce((a, b) => a + b, 0) || 1;
     const order = [...counts.keys()].filter((c) => counts[c]).sort((a, b) => counts[b] - counts[a]).slice(0, 8);
-    return barChart(order.map((c) => ({ name: classes[c], share: counts[c] / total, text: `${Math.round((100 * counts[c]) / total)} %`, colour: classColour(c) })));
+    return barChart(order.map((c) => ({ name: classes[c], share: counts[c] / total, text: percent(counts[c] / total), colour: classColour(c) })));
   }
 
   /** The mean attribution of the first method over a landmark's explanations, channel by channel. */
@@ -1064,7 +1066,7 @@
     const head = ["rank", "landmark", ...(trained ? ["training", "commonest class"] : []), "on this page"];
     const rows = landmarks.slice(0, 200).map((l, j) => {
       const best = trained ? l.composition.indexOf(Math.max(...l.composition)) : 0;
-      const share = trained && l.count ? ` ${Math.round((100 * l.composition[best]) / l.count)} %` : "";
+      const share = trained && l.count ? `, ${percent(l.composition[best] / l.count)}` : "";
       const open = make("button", { type: "button", className: "link" }, String(l.number));
       open.setAttribute("aria-label", `Landmark ${l.number}, rank ${l.rank}`);
       open.addEventListener("click", () => selectLandmark(j));

@@ -90,29 +90,32 @@ def plot_comparison(explanations: Mapping[str, Explanation], indices: Sequence[i
         truth: Cells known to decide the class, (N, T, D), shaded in the top row.
 
     Returns:
-        (1 + methods) x samples axes, the series themselves in the top row, and one colourbar. Attributions are min-max
-        normalised per sample, since methods do not share a scale.
+        (1 + methods) x samples axes, the series themselves in the top row, and a colourbar a row. Methods do not share a scale:
+        attributions are min-max normalised per sample, signed ones divided by their largest size, so that zero stays white.
     """
     first = _check_comparable(explanations, indices)
     columns = [[_Sample.of(e, i, truth) for e in explanations.values()] for i in indices]
     every = [sample for column in columns for sample in column]
-    chosen = _largest(np.sum([_min_max(s.attribution, s.observed).sum(axis=0) for s in every], axis=0), MAX_LANES)
+    signed = [e.signed for e in explanations.values()]
+    scaled = [[_relative(s, sign) for s, sign in zip(column, signed, strict=True)] for column in columns]
+    chosen = _largest(np.sum([np.abs(v).sum(axis=0) for column in scaled for v in column], axis=0), MAX_LANES)
     n_rows = 1 + len(explanations)
     size = (1.6 + 2.7 * len(columns), 1.2 + n_rows * _panel_height(len(chosen)))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(n_rows, len(columns), sharex="col", squeeze=False)
-    norm = Normalize(0.0, 1.0)
-    for i, column, cells in zip(indices, columns, axes.T, strict=True):
+    scales = [(Normalize(-1.0, 1.0), DIVERGING) if sign else (Normalize(0.0, 1.0), SEQUENTIAL) for sign in signed]
+    for i, column, values, cells in zip(indices, columns, scaled, axes.T, strict=True):
         _draw_lanes(cells[0], column[0], chosen, truth=True)
         cells[0].set_title(_caption(first, i), fontsize=MEDIUM)
-        for ax, sample in zip(cells[1:], column, strict=True):
-            _draw_lanes(ax, sample, chosen, _min_max(sample.attribution, sample.observed), norm)
+        for ax, sample, value, scale in zip(cells[1:], column, values, scales, strict=True):
+            _draw_lanes(ax, sample, chosen, value, *scale)
         cells[-1].set_xlabel(column[0].time_label, fontsize=MEDIUM)
     for ax, name in zip(axes[:, 0], ["series", *explanations], strict=True):
         _name_lanes(ax, every[0], chosen)
         ax.set_ylabel(name, fontsize=MEDIUM, fontweight="bold")
     figure.align_ylabels(axes[:, 0])
-    _colourbar(figure, axes[1:], norm, SEQUENTIAL, "attribution,\nmin-max normalised per sample")
+    for row, scale in zip(axes[1:], scales, strict=True):
+        _colourbar(figure, row, *scale, "attribution,\nrelative", aspect=12)
     figure.suptitle(_channel_note(len(chosen), len(every[0].channels)), fontsize=MEDIUM)
     _legend(figure, axes[0], absent=not all(s.observed[:, chosen].all() for s in every))
     return figure
@@ -317,6 +320,13 @@ def _min_max(values: NDArray[np.float64], observed: NDArray[np.bool_]) -> NDArra
     return np.where(observed, (values - low) / (high - low), 0.0) if high > low else np.zeros_like(values)
 
 
+def _relative(sample: _Sample, signed: bool) -> NDArray[np.float64]:
+    """A sample's attribution on a scale that methods can share: 0..1, or -1..1 about zero where it is signed."""
+    if not signed:
+        return _min_max(sample.attribution, sample.observed)
+    return sample.attribution / (np.abs(sample.attribution).max() or 1.0)
+
+
 def _scale(explanation: Explanation, values: NDArray[Any]) -> tuple[Normalize, Colormap]:
     """The colour scale: 0..1 for probabilities, symmetric about 0 for signed attributions, else that of the values."""
     low, high = float(values.min()), float(values.max())
@@ -477,9 +487,9 @@ def _draw_map(
         marker = CLASS_MARKERS[style.MARKERS[turn % len(style.MARKERS)]]
         look = {"color": style.OKABE_ITO[colour], "marker": marker}
         ax.scatter(*place[here].T, s=16, alpha=0.65, linewidth=0, label=_class_name(explanation, int(c)), **look)
-    ax.scatter(*star.T, s=230, marker="*", color="white", edgecolor=style.INK, linewidth=1.3, zorder=4, label="landmark")
+    ax.scatter(*star.T, s=95, marker="D", color="white", edgecolor=style.INK, linewidth=1.3, zorder=4, label="landmark")
     for number, point in zip(numbers, star, strict=True):
-        text = ax.annotate(str(number), point, xytext=(7, 6), textcoords="offset points", fontsize=LARGE, fontweight="bold")
+        text = ax.annotate(str(number), point, xytext=(8, 6), textcoords="offset points", fontsize=LARGE, fontweight="bold")
         text.set(path_effects=[withStroke(linewidth=2.5, foreground="white")], zorder=5)
     ax.set_xlabel(f"first component ({share[0]:.0%} of variance)", fontsize=MEDIUM)
     ax.set_ylabel(f"second component ({share[1]:.0%} of variance)", fontsize=MEDIUM)
@@ -519,8 +529,8 @@ def _panel_height(n_lanes: int) -> float:
     return 1.1 if n_lanes == 1 else 0.5 + 0.33 * n_lanes
 
 
-def _colourbar(figure: Figure, axes: Any, norm: Normalize, cmap: Colormap, label: str) -> None:
-    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, pad=0.015, aspect=30, shrink=0.9)
+def _colourbar(figure: Figure, axes: Any, norm: Normalize, cmap: Colormap, label: str, aspect: float = 30) -> None:
+    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, pad=0.015, aspect=aspect, shrink=0.9)
     bar.set_label(label, fontsize=MEDIUM)
     bar.ax.tick_params(labelsize=SMALL)
     bar.outline.set_linewidth(0.6)
