@@ -437,7 +437,7 @@ def _explain(fitted: Any, series: Series, method: str) -> Explanation:
 
     cls = find(EXPLAINERS, method, "method")
     if cls is not type(fitted) and not issubclass(cls, Unfitted):
-        raise ValueError(f"{method} has to be fitted to the model first, which only Python does: see docs/explainers.md.")
+        raise ValueError(f"{method} has to be fitted to the model first, which only Python does (docs/adding-an-explainer.md).")
     with counting_bar(f"explaining {len(series):,} series"):
         own = fitted.explain(series.x, times=series.times, observed=series.observed)
         if cls is type(fitted):
