@@ -35,14 +35,19 @@ def tags_of(path):
     return _Scripts(path.read_text()).tags
 
 
+def _array(text, kind):
+    raw = zlib.decompress(base64.b64decode(text))
+    if kind == "uint16":  # low bytes first, then high bytes
+        low, high = np.frombuffer(raw, dtype=np.uint8).reshape(2, -1).astype(np.uint16)
+        return low + 256 * high
+    return np.frombuffer(raw, dtype=kind)
+
+
 def unpack(path):
     """The description of a page and its arrays, with bits and quantised values as they were."""
     scripts = _Scripts(path.read_text()).found
     meta = json.loads(scripts["meta"])
-    arrays = {
-        name: np.frombuffer(zlib.decompress(base64.b64decode(scripts[f"array-{name}"])), dtype=kind)
-        for name, kind in meta["arrays"].items()
-    }
+    arrays = {name: _array(scripts[f"array-{name}"], kind) for name, kind in meta["arrays"].items()}
     n, d, s = meta["count"], len(meta["channels"]), meta["columns"]
     shape = (n, d, s)
 

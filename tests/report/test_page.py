@@ -98,8 +98,8 @@ class TestWhatIsPacked:
             for k in range(2):
                 for c in range(417):
                     steps = slice(width * c, width * (c + 1))
-                    assert out["low"][i, k, c] == pytest.approx(e.x[i, steps, k].min(), abs=2e-3)
-                    assert out["high"][i, k, c] == pytest.approx(e.x[i, steps, k].max(), abs=2e-3)
+                    assert out["low"][i, k, c] == pytest.approx(e.x[i, steps, k].min(), abs=0.03)
+                    assert out["high"][i, k, c] == pytest.approx(e.x[i, steps, k].max(), abs=0.03)
                     assert out["attribution-0"][i, k, c] == pytest.approx(
                         e.attribution[i, steps, k].max(), abs=0.51 / page.LEVELS
                     )
@@ -119,7 +119,7 @@ class TestWhatIsPacked:
         assert (meta["times"], meta["timeName"]) == (None, "time")
         assert out["length"].tolist() == [4] + [T] * (N - 1)
         assert out["times"].reshape(N, T)[0, :4].tolist() == [1, 2, 3, 5]
-        np.testing.assert_allclose(out["low"][0, 0, :4], e.x[0, [1, 3, 2, 0], 0], atol=1e-3)
+        np.testing.assert_allclose(out["low"][0, 0, :4], e.x[0, [1, 3, 2, 0], 0], atol=0.01)
         assert out["observed"][0, :, :5].tolist() == [[1, 1, 1, 1, 0], [1, 1, 0, 1, 0], [1, 1, 1, 1, 0]]
 
     def test_a_channel_never_observed_and_a_constant_one(self, tmp_path):
@@ -202,7 +202,7 @@ class TestHowMuch:
         assert kept.sum() == 40
         np.testing.assert_allclose(kept[:3], [30, 8, 2], atol=1)
         assert (np.diff(out["sample"].astype(int)) > 0).all()
-        np.testing.assert_allclose(out["low"][:, 0], e.x[out["sample"], :, 0], atol=1e-3)
+        np.testing.assert_allclose(out["low"][:, 0], e.x[out["sample"], :, 0], atol=0.01)
 
     def test_the_file_stays_within_its_budget(self, tmp_path, monkeypatch):
         e = make(n=500, t=60, d=2)

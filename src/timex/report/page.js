@@ -20,7 +20,7 @@
 
   // ---------------------------------------------------------------------------------------------------------- unpacking
 
-  const TYPES = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, float32: Float32Array };
+  const TYPES = { uint8: Uint8Array, uint32: Uint32Array, float32: Float32Array };
 
   function fromBase64(text) {
     if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
@@ -33,8 +33,17 @@
   async function unpack(name) {
     const block = $("array-" + name);
     const stream = new Blob([fromBase64(block.textContent)]).stream().pipeThrough(new DecompressionStream("deflate"));
-    data[name] = new TYPES[meta.arrays[name]](await new Response(stream).arrayBuffer());
+    const buffer = await new Response(stream).arrayBuffer();
+    data[name] = meta.arrays[name] === "uint16" ? joined(new Uint8Array(buffer)) : new TYPES[meta.arrays[name]](buffer);
     block.remove();
+  }
+
+  /** Two-byte numbers from all their low bytes followed by all their high ones. */
+  function joined(bytes) {
+    const n = bytes.length / 2;
+    const values = new Uint16Array(n);
+    for (let i = 0; i < n; i++) values[i] = bytes[i] | (bytes[n + i] << 8);
+    return values;
   }
 
   const bit = (bits, at) => (bits[at >> 3] >> (at & 7)) & 1;
