@@ -1,18 +1,26 @@
 """The command line as a user types it: what it writes, what it prints, and how it complains."""
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+import typer
 from typer.testing import CliRunner
 
 from timex import Explanation, TimeX, load_reference
+from timex.baselines import IntegratedGradients
 from timex.cli import app, main
 from timex.data import LOADERS
 from timex.data.files import Series, write_series
 from timex.data.synthetic import freqshapes
+from timex.progress import counting_bar
+from timex.report.spans import Span, important_spans
 
 run = CliRunner()
 
@@ -106,6 +114,43 @@ def test_explain_writes_what_was_asked_for(explainer_folder, tmp_path, suffix):
     assert [p.name for p in tmp_path.iterdir()] == [out.name]
 
 
+def test_explain_says_what_matters(explainer_folder):
+    printed = invoke("explain", "--explainer", explainer_folder, "--data", "freqshapes")
+    e = TimeX.load(explainer_folder, load_reference(explainer_folder / "reference"), device="cpu").explain(
+        freqshapes(0, 0, sizes=(96, 32, 32)).test.x
+    )
+    for span in important_spans(e, 0):
+        assert str(span) in printed
+    assert e.classes[e.prediction[0]] in printed
+    assert "... and 27 more: --json prints all" in printed
+    assert "Nothing was written: --out FILE does that." in printed
+
+
+def test_explain_for_programs(explainer_folder, tmp_path):
+    arguments = ["explain", "--explainer", explainer_folder, "--data", "freqshapes", "--out", tmp_path / "e.npz", "--json"]
+    result = run.invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    said = json.loads(result.stdout)
+    e = Explanation.load(tmp_path / "e.npz")
+    assert said["written"] == str(tmp_path / "e.npz")
+    assert len(said["samples"]) == 32
+    for i, sample in enumerate(said["samples"]):
+        assert (sample["sample"], sample["class"]) == (i, e.classes[e.prediction[i]])
+        assert sample["confidence"] == pytest.approx(e.probability[i].max())
+        assert sample["agreement"] == e.agreement[i]
+        assert [Span(**span) for span in sample["spans"]] == important_spans(e, i)
+
+
+def test_explain_by_another_method(explainer_folder, tmp_path):
+    arguments = ("--explainer", explainer_folder, "--data", "freqshapes")
+    printed = invoke("explain", *arguments, "--method", "ig", "--out", tmp_path / "ig.npz")
+    assert "agree" not in printed
+    invoke("explain", *arguments, "--out", tmp_path / "timex.npz")
+    ig, own = Explanation.load(tmp_path / "ig.npz"), Explanation.load(tmp_path / "timex.npz")
+    model = load_reference(explainer_folder / "reference")
+    np.testing.assert_allclose(ig.attribution, IntegratedGradients(model, device="cpu").explain(own.x).attribution, atol=1e-5)
+    assert (ig.method, ig.signed, ig.classes, ig.mask) == ("ig", True, own.classes, None)
+
+
 def test_evaluate_prints_ours_beside_the_papers(explainer_folder, tmp_path):
     output = invoke("evaluate", "--explainer", explainer_folder, "--data", "freqshapes", "--out", tmp_path / "scores.json")
     assert "0.832" in output
@@ -147,7 +192,23 @@ def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch):
 
     again = TimeX.load("e", my_net.net(), pool=2, device="cpu").explain(series.x)
     np.testing.assert_allclose(again.attribution, a.attribution, atol=1e-6)
-    invoke("evaluate", "--explainer", "e", "--data", "train.parquet")
+    invoke("evaluate", "--explainer", "e", "--data", "train.parquet", "--out", "e/scores.json")
+
+    invoke("explain", "--explainer", "e", "--data", "test.csv", "--out", "e/explanations.npz")
+    invoke("explain", "--explainer", "e", "--data", "test.csv", "--out", "e/explanations-ig.npz", "--method", "ig")
+    assert "Written to e/report.html" in invoke("report", "e", "--data", "test.csv")
+    text = (tmp_path / "e" / "report.html").read_text()
+    meta = json.loads(text.split('id="meta">')[1].split("</script>")[0])
+    assert [m["name"] for m in meta["methods"]] == ["timex", "ig"]
+    assert set(meta["scores"]) == {"timex", "ig", "amplitude", "random"}
+    assert meta["channels"] == ["left", "right"]
+    assert meta["history"]["epochs"] == [0]
+    assert {"truth", "label"} <= set(meta["arrays"])
+    invoke("report", "e", "--out", "bare.html", "--title", "no labels")  # without --data there are none
+    assert 'id="array-truth"' not in (tmp_path / "bare.html").read_text()
+    write_series("other.csv", Series.of(series.x + 1, channels=series.channels))
+    with pytest.raises(ValueError, match="does not hold the series that were explained"):
+        invoke("report", "e", "--data", "other.csv")
 
 
 @pytest.mark.parametrize(
@@ -160,6 +221,8 @@ def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch):
         (["fit", "--data", "x.npz", "--out", "o", "--model", "no_such:net"], "No module named"),
         (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.npz"], "holds no explainer"),
         (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.txt"], ".npz, .parquet or .csv"),
+        (["report", "nowhere"], "nowhere holds no explanations.npz: `timex explain --explainer nowhere"),
+        (["data", "describe", "[bold]"], "[bold]"),
     ],
 )
 def test_mistakes_are_one_clear_line(arguments, words, tmp_path, monkeypatch, capsys):
@@ -172,6 +235,37 @@ def test_mistakes_are_one_clear_line(arguments, words, tmp_path, monkeypatch, ca
     assert words in printed
     assert "Traceback" not in printed
     assert list(tmp_path.iterdir()) == []
+
+
+def test_help_reads_like_a_page():
+    printed = invoke("--help")
+    assert "New here? timex demo trains a small model" in printed
+    assert "Exit codes: 0 done; 2 something was wrong" in printed
+    for name, command in typer.main.get_command(app).commands.items():
+        assert name in printed
+        for option in command.params:
+            assert getattr(option, "help", None) or option.name in ("name",), f"{name} does not explain --{option.name}"
+
+
+@pytest.mark.parametrize("settings", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}])
+def test_no_colour_where_none_is_wanted(settings):
+    """Neither through a pipe, nor where NO_COLOR is set, even if a terminal is claimed."""
+    code = "from timex.cli import main; main()"
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")} | settings
+    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, env=environment, check=True)
+    assert "New here?" in done.stdout
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", done.stdout)
+    assert ("\x1b" in done.stdout) == bool(settings)  # bold is no colour
+
+
+def test_progress_is_for_terminals(capsys, monkeypatch):
+    with counting_bar("work", 3) as done:
+        done(2)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with counting_bar("work", 3) as done:
+        done(2)
+    assert "2/3" in capsys.readouterr().err
 
 
 def test_threads_option():
@@ -191,6 +285,8 @@ def test_demo(tmp_path):
     assert scores["timex"]["auprc"] > scores["ig"]["auprc"]
     pictures = {p.name for p in tmp_path.glob("*.png")}
     assert pictures == {"explanation.png", "comparison.png", "landmarks.png", "history.png"}
+    assert "open" in output
+    assert (tmp_path / "report.html").stat().st_size < 2_000_000
     assert "agree" in invoke(
         "explain", "--explainer", tmp_path / "explainer", "--data", "freqshapes", "--out", tmp_path / "e.npz"
     )

@@ -1,14 +1,18 @@
-"""The documentation, executed: python blocks run, commands parse, links and images resolve.
+"""The documentation, executed: python blocks and commands run, links and images resolve, the site builds without a warning.
 
 The blocks of a page share one namespace and run in a temporary folder. `GIVEN` has the data that the examples of some pages
-take for granted. Long examples run small (`SMALLER`) here, and as written in the slow tests.
+take for granted. Long examples run small (`SMALLER`) here, and as written in the slow tests. The `timex` commands of a page run
+one after another in a folder that holds the files and the model they name (`given_files`), on few samples and for one epoch.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+import subprocess
+import sys
 import warnings
 from dataclasses import fields
 from pathlib import Path
@@ -22,6 +26,8 @@ from typer.testing import CliRunner
 
 from timex import TimeXConfig
 from timex.cli import app
+from timex.data.files import Series, write_series
+from timex.data.synthetic import freqshapes
 from timex.registry import DATASETS, EXPLAINERS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,6 +70,17 @@ e = SimpleNamespace(attribution=rng.random((6, 5, 2)))
 x, model = rng.normal(size=(6, 5, 2)).astype("float32"), torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(10, 3))
 truth, observed, fold = rng.random((6, 5, 2)) > .5, np.ones((6, 5, 2), dtype=bool), np.arange(6) % 2
 y, probability = np.arange(6) % 3, rng.dirichlet(np.ones(3), size=6)
+""",
+    "report.md": """
+import numpy as np
+from timex import TimeX, TimeXConfig
+from timex.baselines import IntegratedGradients
+from timex.reference import CNN
+rng = np.random.default_rng(0)
+x, y, truth = rng.normal(size=(60, 16, 2)), np.arange(60) % 3, rng.random((60, 16, 2)) > .8
+model = CNN(n_channels=2, n_classes=3, n_steps=16, width=4)
+explainer = TimeX(model, config=TimeXConfig(epochs=1, n_landmarks=5)).fit(x, progress=False)
+e, ig = explainer.explain(x), IntegratedGradients(model).explain(x)
 """,
 }
 """What the examples of a page take as given."""
@@ -183,6 +200,74 @@ def test_commands_parse(place, words):
     assert CliRunner().invoke(app, [*path, "--help"]).exit_code == 0
 
 
+EXTRA = {
+    "demo": ["--epochs", "1", "--reference-epochs", "1"],
+    "train": ["--epochs", "1"],
+    "fit": ["--epochs", "1"],
+    **{name: [] for name in ("explain", "evaluate", "report", "data list", "data describe")},
+}
+"""Commands that are run, and what is added to make them quick; others are only parsed."""
+
+MODEL = """
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Conv1d(1, 8, 5, padding=2), nn.ReLU())
+        self.encoder = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(self.encoder(self.features(x.transpose(1, 2)).mean(-1)))
+
+def load():
+    import torch
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return Model()
+"""
+
+
+def given_files():
+    """What the commands of the pages name: a package with a model, and files of series, like those of FreqShapes."""
+    Path("mypackage").mkdir()
+    Path("mypackage/models.py").write_text(MODEL)
+    data = freqshapes(0, 0, sizes=(40, 16, 24))
+    parts = {"train.npz": data.train, "val.npz": data.val, "windows.npz": data.test, "windows.parquet": data.test}
+    for name, part in parts.items():
+        write_series(name, Series.of_part(part, data.channels, data.classes))
+
+
+@pytest.mark.parametrize("page", sorted({place.split(":")[0] for place, _ in command_lines()}))
+def test_commands_run(page, quiet, monkeypatch):
+    monkeypatch.setitem(DATASETS, "freqshapes", lambda seed, fold: freqshapes(seed, fold, sizes=(64, 24, 24)))
+    monkeypatch.setattr("sys.path", [*sys.path])  # where --model puts the folder
+    given_files()
+    for place, words in command_lines():
+        path = " ".join(resolve(words)[0])
+        if place.startswith(f"{page}:") and path in EXTRA:
+            result = CliRunner().invoke(app, [*words, *EXTRA[path]], catch_exceptions=False)
+            assert result.exit_code == 0, f"{place}: {result.output}"
+    for name in [m for m in sys.modules if m.split(".")[0] == "mypackage"]:
+        del sys.modules[name]  # the next page has a folder of its own
+
+
+def test_other_commands_name_what_exists():
+    """`make` targets and scripts, which a test cannot run inside a test."""
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for page in PAGES:
+        text = page.read_text()
+        shown = [line for b in blocks(page, "bash", "console") for line in b.code.splitlines()] + re.findall(
+            r"`([^`\n]+)`", text
+        )
+        for line in shown:
+            if made := re.match(r"(?:\$ )?make ([\w-]+)", line):
+                assert made[1] in targets, f"{page.name}: make {made[1]}"
+            if script := re.match(r"(?:\$ )?python (benchmarks/\w+\.py)", line):
+                assert (ROOT / script[1]).is_file(), f"{page.name}: {script[1]}"
+
+
 def test_every_subcommand_is_in_the_readme():
     shown = {" ".join(resolve(words)[0]) for place, words in command_lines() if place.startswith("README")}
     known = set()
@@ -216,6 +301,28 @@ def test_links_and_images_resolve(page):
 def test_every_page_is_in_the_index():
     index = ROOT / "docs" / "index.md"
     assert {p.name for p in index.parent.glob("*.md")} - {"index.md"} <= set(re.findall(r"\]\(([^)\s]+)\)", index.read_text()))
+
+
+def test_every_page_is_on_the_site():
+    nav = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert nav == {p.name for p in (ROOT / "docs").glob("*.md")}
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs", reason="mkdocs (the extra docs) is not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    reference = (tmp_path / "api.html").read_text()
+    for name in ("timex.TimeX.explain", "timex.types.Explanation.plot", "timex.report.page.write_report"):
+        assert f'id="{name}"' in reference
+    assert "&gt;&gt;&gt; " in reference  # doctests are shown as code
+
+
+def test_pictures_are_small():
+    assert {p.name for p in (ROOT / "docs" / "images").iterdir() if p.stat().st_size > 300_000} == set()
 
 
 def test_config_table_is_the_config():

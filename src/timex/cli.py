@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import logging
+import os
 import shutil
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
@@ -22,9 +24,24 @@ if TYPE_CHECKING:
     from timex.data.files import Series
     from timex.types import Explanation
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Explanations for any time-series model.")
-data_app = typer.Typer(no_args_is_help=True, help="The data sets at hand.")
-app.add_typer(data_app, name="data")
+HELP = """Explanations for any time-series model, learned once, given in one forward pass.
+
+**New here?** `timex demo` trains a small model, explains it and writes a page to look at. It needs no data and no flags.
+
+**Your own model and data**, one command after another, all in one folder:
+
+    timex fit --model mypackage.models:load --embedding encoder --data train.npz --out DIR
+    timex explain --explainer DIR --data windows.npz --out DIR/explanations.npz
+    timex report DIR --data windows.npz
+
+Files may be .npz, .parquet, .csv or .ts; `--data` also takes a name from `timex data list`. `--help` after any command has its
+options.
+"""
+EXIT_CODES = "Exit codes: 0 done; 2 something was wrong with what was asked for, and one line says what; 1 anything else."
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode="markdown", help=HELP, epilog=EXIT_CODES)
+data_app = typer.Typer(no_args_is_help=True, help="List, describe and prepare data sets.")
+app.add_typer(data_app, name="data", rich_help_panel="Data and models to try")
 
 
 class TablesAreCommands(typer.core.TyperGroup):
@@ -39,7 +56,12 @@ bench_app = typer.Typer(
     no_args_is_help=True, cls=TablesAreCommands, help="The paper's tables and figures: timex bench TABLE..."
 )
 app.add_typer(bench_app, name="bench")
-console = Console()
+
+# A pipe has no width: without this, tables for a program or a file would be cut at 80 columns.
+console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
+
+YOURS = "Explain your model"
+TO_TRY = "Data and models to try"
 
 Out = Annotated[Path, typer.Option(help="Folder to write to.")]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU if there is one.")]
@@ -54,17 +76,18 @@ def main() -> None:
     try:
         app()
     except (ValueError, FileNotFoundError, RuntimeError) as error:
-        Console(stderr=True).print(f"[bold red]error:[/] {error}", highlight=False)
+        # escaped: a message may hold brackets, which the console would take for markup
+        Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)
 
 
-@app.callback()
+@app.callback(help=HELP, epilog=EXIT_CODES)
 def options(
     threads: Annotated[
         int | None, typer.Option(help="CPU threads; 1 is often fastest for small models on a busy machine.")
     ] = None,
 ) -> None:
-    """Explanations for any time-series model."""
+    """Settings that hold for every command."""
     if threads is not None:
         import torch
 
@@ -144,7 +167,7 @@ def data_describe(name: str, fold: Fold = 0, seed: Seed = 0) -> None:
 # --------------------------------------------------------------------------------------------------------------- train
 
 
-@app.command()
+@app.command(rich_help_panel=TO_TRY)
 def train(
     dataset: Annotated[str, typer.Argument(help="Name of a data set: see `timex data list`.")],
     out: Out,
@@ -192,7 +215,7 @@ def train(
 # ----------------------------------------------------------------------------------------------------- fit and explain
 
 
-@app.command()
+@app.command(rich_help_panel=YOURS)
 def fit(
     data: Annotated[str, typer.Option(help="Training series: a file (.npz .parquet .csv .ts) or the name of a data set.")],
     out: Out,
@@ -208,7 +231,11 @@ def fit(
     seed: Seed = 0,
     device: Device = None,
 ) -> None:
-    """Fit TimeX to a trained model and save the explainer."""
+    """Fit TimeX to a trained model and save the explainer.
+
+    The model is any torch module that maps series (B, T, D) to class logits, named as package.module:factory, or a folder that
+    `timex train` wrote. The series need no labels: best are those the model was trained on.
+    """
     from dataclasses import replace
 
     from timex import TimeX, TimeXConfig
@@ -242,30 +269,47 @@ def fit(
     )
 
 
-@app.command()
+@app.command(rich_help_panel=YOURS)
 def explain(
     explainer: Annotated[Path, typer.Option(help="A folder written by `timex fit`.")],
     data: Annotated[str, typer.Option(help="Series to explain: a file, or the name of a data set (its test part).")],
-    out: Annotated[Path, typer.Option(help="Where to write: .npz (everything), .parquet or .csv (a row per cell).")],
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write: .npz (everything), .parquet or .csv (a row per cell).")
+    ] = None,
+    method: Annotated[
+        str, typer.Option(help="timex, or a method that needs no fitting to compare it with, such as ig.")
+    ] = "timex",
+    as_json: Annotated[bool, typer.Option("--json", help="Print every sample's summary as JSON, and nothing else.")] = False,
     fold: Fold = 0,
     device: Device = None,
 ) -> None:
-    """Explain a model's predictions on every series of a file."""
-    if out.suffix not in (".npz", ".parquet", ".csv"):
+    """Explain a model's predictions on every series of a file.
+
+    Prints, for the first few, the class, how sure the model is, whether the surrogate agrees, and the spans of time that matter
+    most; `--json` does so for all. `--out` writes the explanations themselves: give it a name in the explainer's folder, and
+    `timex report` finds it there.
+    """
+    if out is not None and out.suffix not in (".npz", ".parquet", ".csv"):
         raise ValueError(f"Expected --out to end in .npz, .parquet or .csv, got {out.name!r}.")
-    fitted = _load_explainer(explainer, device)
-    series = _test_series(data, fold, fitted)
+    fitted, series = _open(explainer, data, fold, device)
     started = time.perf_counter()
-    explanation = fitted.explain(series.x, times=series.times, observed=series.observed)
+    explanation = _explain(fitted, series, method)
     seconds = time.perf_counter() - started
-    _write_explanation(explanation, out)
-    console.print(
-        f"{len(explanation):,} explanations in {seconds:.2f} s; surrogate and model agree on "
-        f"{explanation.agreement.mean():.1%}. Written to {out}"
-    )
+    if out is not None:
+        _write_explanation(explanation, out)
+    if as_json:
+        samples = [_summary(explanation, series.ids, i) for i in range(len(explanation))]
+        print(
+            json.dumps({"method": method, "seconds": seconds, "written": None if out is None else str(out), "samples": samples})
+        )
+        return
+    _print_summaries(explanation, series.ids)
+    agree = "" if explanation.agreement is None else f"; surrogate and model agree on {explanation.agreement.mean():.1%}"
+    written = "Nothing was written: --out FILE does that." if out is None else f"Written to {out}"
+    console.print(f"{len(explanation):,} explanations in {seconds:.2f} s{agree}. {written}")
 
 
-@app.command()
+@app.command(rich_help_panel=YOURS)
 def evaluate(
     explainer: Annotated[Path, typer.Option(help="A folder written by `timex fit`.")],
     data: Annotated[str, typer.Option(help="Series with known truth: a file, or the name of a data set (its test part).")],
@@ -274,21 +318,49 @@ def evaluate(
     device: Device = None,
 ) -> None:
     """Score explanations against the truth, beside integrated gradients, controls, and the paper where it has the data set."""
-    fitted = _load_explainer(explainer, device)
-    series = _test_series(data, fold, fitted)
+    from timex.progress import counting_bar
+
+    fitted, series = _open(explainer, data, fold, device)
     if series.truth is None:
         raise ValueError(f"{data} has no truth to score against: a file needs a truth array or column (docs/files.md).")
-    scores = _scores(fitted, series)
+    with counting_bar(f"scoring {len(series):,} series"):
+        scores = _scores(fitted, series)
     _print_scores(scores, data)
     if out is not None:
         _write_json(scores, out)
         console.print(f"Scores written to {out}")
 
 
+# -------------------------------------------------------------------------------------------------------------- report
+
+
+@app.command(rich_help_panel=YOURS)
+def report(
+    folder: Annotated[Path, typer.Argument(help="What `timex demo`, or `timex fit` and `timex explain`, wrote.")],
+    data: Annotated[
+        str | None, typer.Option(help="The series that were explained, for their labels, truth and names: a file or data set.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The page to write; by default report.html in the folder.")] = None,
+    title: Annotated[str | None, typer.Option(help="Heading of the page; by default the folder's name.")] = None,
+    fold: Fold = 0,
+) -> None:
+    """Write explanations, landmarks and scores as one interactive page that opens from disk, without a network.
+
+    The folder holds explanations.npz, and as far as they exist: explanations-METHOD.npz to compare with, the explainer (its
+    files, or a folder explainer/) for landmarks and training, scores.json, occlusion.json, and data.npz in place of --data.
+    """
+    from timex.progress import counting_bar
+
+    page = out or folder / "report.html"
+    with counting_bar("writing the page"):
+        _write_page(folder, page, data, fold, title or folder.resolve().name)
+    console.print(f"Written to {page} ({page.stat().st_size / 1e6:.1f} MB): open it in a browser.")
+
+
 # ---------------------------------------------------------------------------------------------------------------- demo
 
 
-@app.command()
+@app.command(rich_help_panel=TO_TRY)
 def demo(
     out: Out = Path("demo"),
     seed: Seed = 0,
@@ -296,14 +368,18 @@ def demo(
     epochs: Annotated[int, typer.Option(help="Epochs of TimeX.")] = 15,
     device: Device = None,
 ) -> None:
-    """FreqShapes from nothing: train a model, fit TimeX to it, score and draw the explanations."""
+    """FreqShapes from nothing: train a model, fit TimeX to it, score the explanations, and write a page to look at.
+
+    Takes under two minutes on a CPU. Everything goes to the folder --out: open report.html in a browser.
+    """
     from dataclasses import replace
 
     import torch
 
     from timex import TimeX, TimeXConfig, load_dataset
     from timex.baselines import IntegratedGradients
-    from timex.data.files import Series
+    from timex.data.files import Series, write_series
+    from timex.progress import counting_bar
     from timex.reference import save_reference
     from timex.reference.train import preset, train_references
     from timex.report import plots
@@ -324,7 +400,9 @@ def demo(
     )
     explainer.fit(data.train.x, x_val=data.val.x)
     series = Series.of_part(data.test, data.channels, data.classes)
-    scores = _scores(explainer, series)
+    with counting_bar("scoring"):
+        scores = _scores(explainer, series)
+        ig = IntegratedGradients(trained.model).explain(data.test.x)
     scores["reference"] = {"f1": trained.test["f1"]}
     _print_scores(scores, "freqshapes")
 
@@ -333,20 +411,23 @@ def demo(
     _write_json({"reference": "../reference"}, out / "explainer" / "model.json")
     explanation = explainer.explain(data.test.x)
     explanation.save(out / "explanations.npz")
-    chosen = [int(np.flatnonzero(explanation.prediction == c)[0]) for c in range(4)]
-    few = data.test.x[chosen]
-    rows = {"TimeX": explainer.explain(few), "IG": IntegratedGradients(trained.model).explain(few)}
-    truth = data.test.truth[chosen] if data.test.truth is not None else None
+    ig.save(out / "explanations-ig.npz")
+    write_series(out / "data.npz", series)
+    _write_json(scores, out / "scores.json")
+    _, chosen = np.unique(explanation.prediction, return_index=True)  # one of every class that is predicted
     figures = {
-        "explanation.png": explanation.plot(chosen[0], truth=data.test.truth),
-        "comparison.png": plots.plot_comparison(rows, range(4), truth=truth),
+        "explanation.png": explanation.plot(int(chosen[0]), truth=data.test.truth),
+        "comparison.png": plots.plot_comparison({"TimeX": explanation, "IG": ig}, chosen.tolist(), truth=data.test.truth),
         "landmarks.png": plots.plot_landmarks(explanation, explainer.landmarks),
         "history.png": plots.plot_history(explainer.history),
     }
     for name, figure in figures.items():
         plots.save(figure, out / name)
-    _write_json(scores, out / "scores.json")
-    console.print(f"{time.perf_counter() - started:.0f} s. Scores, figures, explanations and the explainer are in {out}/")
+    _write_page(out, out / "report.html", None, 0, "timex demo: FreqShapes")
+    console.print(
+        f"{time.perf_counter() - started:.0f} s. Scores, figures, explanations and the explainer are in {out}/: "
+        f"open {out / 'report.html'} in a browser."
+    )
 
 
 # --------------------------------------------------------------------------------------------------------------- bench
@@ -498,6 +579,134 @@ def _load_explainer(folder: Path, device: str | None) -> Any:
     reference = folder / source["reference"] if "reference" in source else None
     model, _ = _load_model(source.get("model"), reference)
     return TimeX.load(folder, model, pool=source.get("pool"), output=source.get("output"), device=_device(device))
+
+
+def _open(explainer: Path, data: str, fold: int, device: str | None) -> tuple[Any, Series]:
+    """A saved explainer, and the series to put to it."""
+    fitted = _load_explainer(explainer, device)
+    return fitted, _test_series(data, fold, fitted)
+
+
+def _explain(fitted: Any, series: Series, method: str) -> Explanation:
+    """The explanations of all series by TimeX, or by a method that needs no fitting; a bar counts them."""
+    from dataclasses import replace
+
+    from timex.baselines.base import FittedExplainer
+    from timex.progress import counting_bar
+    from timex.registry import EXPLAINERS, find
+
+    cls = find(EXPLAINERS, method, "method")
+    if issubclass(cls, FittedExplainer):
+        raise ValueError(f"{method} has to be fitted to the model first, which only Python does (docs/add-your-own.md).")
+    with counting_bar(f"explaining {len(series):,} series"):
+        own = fitted.explain(series.x, times=series.times, observed=series.observed)
+        if cls is type(fitted):
+            return own
+        other = cls(fitted.reference, device=fitted.device).explain(series.x, times=series.times, observed=series.observed)
+    nothing = {"mask": None, "embedding": None, "landmark": None, "agreement": None, "divergence": None}
+    return replace(own, attribution=other.attribution, signed=other.signed, method=method, **nothing)
+
+
+def _summary(explanation: Explanation, ids: tuple[str, ...], i: int) -> dict[str, Any]:
+    """What there is to say about sample `i` in a few words."""
+    from timex.report.spans import important_spans
+
+    c = int(explanation.prediction[i])
+    facts: dict[str, Any] = {
+        "sample": ids[i] if ids else i,
+        "class": explanation.classes[c] if explanation.classes else c,
+        "confidence": float(explanation.probability[i, c]),
+    }
+    if explanation.agreement is not None and explanation.divergence is not None and explanation.landmark is not None:
+        facts |= {
+            "agreement": bool(explanation.agreement[i]),
+            "divergence": float(explanation.divergence[i]),
+            "landmark": int(explanation.landmark[i]),
+        }
+    return facts | {"spans": [span._asdict() for span in important_spans(explanation, i)]}
+
+
+def _print_summaries(explanation: Explanation, ids: tuple[str, ...], n: int = 5) -> None:
+    from timex.report.spans import Span
+
+    trusted = explanation.agreement is not None
+    table = Table("sample", "class", "confidence", *(["surrogate"] if trusted else []), "most important spans")
+    for i in range(min(n, len(explanation))):
+        facts = _summary(explanation, ids, i)
+        surrogate = ["agrees" if facts["agreement"] else "[yellow]disagrees[/]"] if trusted else []
+        spans = "\n".join(str(Span(**span)) for span in facts["spans"]) or "none: all cells alike"
+        table.add_row(
+            escape(str(facts["sample"])), escape(str(facts["class"])), f"{facts['confidence']:.2f}", *surrogate, escape(spans)
+        )
+    console.print(table)
+    if len(explanation) > n:
+        console.print(f"... and {len(explanation) - n:,} more: --json prints all, `timex report` shows them.")
+
+
+def _write_page(folder: Path, page: Path, data: str | None, fold: int, title: str) -> None:
+    """The interactive page of what lies in `folder`."""
+    from timex.report.page import write_report
+    from timex.types import Explanation
+
+    if not (folder / "explanations.npz").is_file():
+        raise FileNotFoundError(
+            f"{folder} holds no explanations.npz: `timex explain --explainer {folder} --data FILE --out "
+            f"{folder / 'explanations.npz'}` writes one."
+        )
+    first = Explanation.load(folder / "explanations.npz")
+    others = {p.stem.removeprefix("explanations-"): Explanation.load(p) for p in sorted(folder.glob("explanations-*.npz"))}
+    landmarks, description = _landmarks(folder)
+    series = _explained_series(folder, data, fold, first, description)
+    tables = {name: json.loads(p.read_text()) for name in ("scores", "occlusion") if (p := folder / f"{name}.json").is_file()}
+    write_report(
+        page,
+        {first.method or "explanation": first, **others},
+        landmarks=landmarks if first.embedding is not None else None,
+        truth=None if series is None else series.truth,
+        y=None if series is None else series.y,
+        ids=() if series is None else series.ids,
+        scores=tables.get("scores"),
+        occlusion={m: {float(q): v for q, v in curve.items()} for m, curve in tables.get("occlusion", {}).items()},
+        history=description.get("history"),
+        title=title,
+    )
+
+
+def _landmarks(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Landmarks and description of the explainer in a folder or in its `explainer/`, without the model it was fitted on."""
+    from dataclasses import fields
+
+    from safetensors.numpy import load_file
+
+    from timex.method.landmarks import Landmarks
+
+    where = next((f for f in (folder, folder / "explainer") if (f / "explainer.json").is_file()), None)
+    if where is None:
+        return None, {}
+    tensors = load_file(where / "explainer.safetensors")
+    landmarks = Landmarks(**{f.name: tensors[f"landmarks.{f.name}"] for f in fields(Landmarks)})
+    return landmarks, json.loads((where / "explainer.json").read_text())
+
+
+def _explained_series(
+    folder: Path, data: str | None, fold: int, explanation: Explanation, description: dict[str, Any]
+) -> Series | None:
+    """The series behind the explanations, or None if nobody says where they are."""
+    from types import SimpleNamespace
+
+    if data is None and not (folder / "data.npz").is_file():
+        return None
+    # with its units, a channel's name in an explanation is not the one in the file
+    names = {name: description.get(name) or getattr(explanation, name) for name in ("channels", "classes")}
+    source = data or str(folder / "data.npz")
+    series = _test_series(source, fold, SimpleNamespace(**{k: tuple(v) for k, v in names.items()}))
+    offset, scale = (np.asarray(v, dtype=np.float32) for v in description.get("scaling") or (0, 1))
+    values = np.where(series.observed, series.x * scale + offset, 0)
+    if values.shape != explanation.x.shape or not np.allclose(
+        values, explanation.x, rtol=1e-3, atol=1e-4 * np.abs(values).max()
+    ):
+        raise ValueError(f"{source} does not hold the series that were explained: give the --data of `timex explain`.")
+    return series
 
 
 def _training_series(data: str, val: str | None, fold: int) -> tuple[Series, Series | None]:

@@ -8,7 +8,7 @@ from matplotlib._pylab_helpers import Gcf
 from matplotlib.collections import PolyCollection, QuadMesh
 
 from timex.method.landmarks import Landmarks
-from timex.report import plots
+from timex.report import plots, style
 from timex.types import Explanation
 
 N, T, D, C, Z = 5, 12, 3, 2, 4
@@ -214,20 +214,22 @@ class TestTime:
 
 
 class TestComparison:
-    def test_a_row_a_method_min_max_normalised_per_sample(self):
+    def test_a_row_a_method_on_scales_that_can_be_compared(self):
         a, b = make(), make(attribution=make().attribution[::-1] * 40 - 3, signed=True)
         truth = np.zeros((N, T, D), dtype=bool)
         truth[4, 5:7, 1] = True
         figure = plots.plot_comparison({"TimeX": a, "IG": b}, [4, 0], truth)
-        assert len(figure.axes) == 3 * 2 + 1
+        assert len(figure.axes) == 3 * 2 + 2
         assert [figure.axes[i].get_ylabel() for i in (0, 2, 4)] == ["series", "TimeX", "IG"]
-        assert "min-max normalised per sample" in figure.axes[-1].get_ylabel()
+        assert [ax.get_ylabel() for ax in figure.axes[-2:]] == ["attribution,\nrelative"] * 2
         assert [ax.get_title() for ax in figure.axes[:2]] == ["sample 4: calm", "sample 0: calm"]
         for row, e in enumerate((a, b)):
             for column, i in enumerate((4, 0)):
-                drawn = bands(figure)[2 + 2 * row + column].get_array()
+                mesh = bands(figure)[2 + 2 * row + column]
                 values = e.attribution[i].T
-                np.testing.assert_allclose(drawn, (values - values.min()) / np.ptp(values), atol=1e-6)
+                expected = values / np.abs(values).max() if e.signed else (values - values.min()) / np.ptp(values)
+                np.testing.assert_allclose(mesh.get_array(), expected, atol=1e-6)
+                assert mesh.get_clim() == ((-1, 1) if e.signed else (0, 1))
         assert not bands(figure)[0].get_array().any()
         shaded = [c for c in figure.axes[0].collections if c.get_label() == "ground truth"]
         assert [len(c.get_paths()) for c in shaded] == [0, 1, 0]
@@ -348,6 +350,36 @@ class TestLandmarks:
             plots.plot_landmarks(make(), landmarks, x_train=np.ones((9, T, D + 1)))
         with pytest.raises(ValueError, match="with at least 2 samples, got 1"):
             plots.plot_landmarks(make(), landmarks, x_train=np.ones((1, T, D)))
+
+
+class TestCurves:
+    def test_occlusion_has_a_curve_a_method_in_the_order_of_x(self):
+        figure = plots.plot_occlusion(
+            {"timex": {0.9: 0.7, 0.75: 0.9}, "ig": {0.75: 0.6}}, errors={"timex": {0.9: 0.1, 0.75: 0.2}}
+        )
+        (ax,) = figure.axes
+        curves = {c.get_label(): c for c in ax.containers}
+        assert curves["timex"].lines[0].get_xydata().tolist() == [[0.75, 0.9], [0.9, 0.7]]
+        bars = [np.ptp(path.vertices[:, 1]) / 2 for path in curves["timex"].lines[2][0].get_paths()]
+        np.testing.assert_allclose(bars, [0.2, 0.1])
+        assert curves["ig"].lines[2] == ()
+        assert ax.get_ylabel() == "AUROC"
+
+    def test_r_sweep_has_a_curve_a_metric(self):
+        (ax,) = plots.plot_r_sweep({"AUPRC": {0.1: 0.5, 0.3: 0.6, 0.2: 0.7}, "AUR": {0.1: 0.2}}).axes
+        assert ax.containers[0].lines[0].get_xydata().tolist() == [[0.1, 0.5], [0.2, 0.7], [0.3, 0.6]]
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["AUPRC", "AUR"]
+        assert ax.get_xlabel().startswith("r, prior")
+
+    @pytest.mark.parametrize("curves", [{}, {"timex": {}}])
+    def test_curves_without_points_are_refused(self, curves):
+        with pytest.raises(ValueError, match="curves with at least one point each"):
+            plots.plot_occlusion(curves)
+
+
+def test_figures_and_the_page_share_their_colours():
+    assert plots.DIVERGING(0.0)[:3] == matplotlib.colors.to_rgb(style.DIVERGING[0])
+    assert plots.SEQUENTIAL(1.0)[:3] == matplotlib.colors.to_rgb(style.SEQUENTIAL[-1])
 
 
 class TestSave:

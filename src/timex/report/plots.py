@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -24,6 +23,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from timex.report import style
+from timex.report.geometry import drawn_steps, principal_plane, unit
+from timex.report.page import check_same_samples
 from timex.types import Explanation, atomic_path
 
 if TYPE_CHECKING:
@@ -31,14 +33,10 @@ if TYPE_CHECKING:
 
     from timex.method.landmarks import Landmarks
 
-OKABE_ITO = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000")
-CLASS_MARKERS = ("o", "s", "^", "D", "v", "P")  # the next one each time the colours have been used up
-
-INK = "#1a1a1a"
-TRUTH = "#009E73"
-KEPT = "#333333"
-WARNING = "#B34700"  # Okabe-Ito's vermillion, darkened until small text reads well on white
+CLASS_MARKERS = dict(zip(style.MARKERS, ("o", "s", "^", "D"), strict=True))
 ABSENT = "0.88"
+Curves = Mapping[str, Mapping[float, float]]
+"""Values over x, by the name of the curve."""
 
 LARGE, MEDIUM, SMALL = 11, 9.5, 8.5  # points
 MAX_ROWS = 16  # channels of one explanation, one axes each
@@ -46,30 +44,10 @@ MAX_LANES = 8  # channels in one small panel
 STRIP = 0.15  # inches given to the mask strip, and to the truth strip
 ROUND = (1, 2, 2.5, 5, 10)  # ticks at multiples of these
 
-TRAINING = {
-    "loss": "total loss",
-    "mbc": "behaviour consistency (mbc)",
-    "landmarks": "landmark consistency",
-    "lc": "label consistency (lc)",
-    "l_m": "mask prior (l_m)",
-    "l_con": "connectedness (l_con)",
-}
-VALIDATION = {
-    "criterion": "criterion",
-    "val_mbc": "behaviour consistency (mbc)",
-    "val_lc": "label consistency (lc)",
-    "val_l_m": "mask prior (l_m)",
-}
-SHARES = {"val_agreement": "surrogate agrees", "val_kept": "mean attribution (kept)"}
-RATE = {"lr": "learning rate"}
-
-
-# The dark ends of both colormaps are left out: they would swallow the series drawn on top.
-WHITE_TO_ORANGE = matplotlib.colormaps["Oranges"](np.linspace(0.0, 0.7, 8))
-WHITE_TO_ORANGE[0] = 1.0  # no attribution leaves no ink
-SEQUENTIAL = LinearSegmentedColormap.from_list("white_to_orange", WHITE_TO_ORANGE)
-# orange speaks for the class, as in SEQUENTIAL, purple against it
-DIVERGING = LinearSegmentedColormap.from_list("purple_to_orange", matplotlib.colormaps["PuOr_r"](np.linspace(0.15, 0.85, 9)))
+SEQUENTIAL = LinearSegmentedColormap.from_list("white_to_orange", style.SEQUENTIAL)
+DIVERGING = LinearSegmentedColormap.from_list("purple_to_orange", style.DIVERGING)
+CURVES = (style.INK, *style.OKABE_ITO[:6])  # yellow is too faint for a line
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))  # so that print without colour still tells curves apart
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
@@ -112,29 +90,32 @@ def plot_comparison(explanations: Mapping[str, Explanation], indices: Sequence[i
         truth: Cells known to decide the class, (N, T, D), shaded in the top row.
 
     Returns:
-        (1 + methods) x samples axes, the series themselves in the top row, and one colourbar. Attributions are min-max
-        normalised per sample, since methods do not share a scale.
+        (1 + methods) x samples axes, the series themselves in the top row, and a colourbar a row. Methods do not share a scale:
+        attributions are min-max normalised per sample, signed ones divided by their largest size, so that zero stays white.
     """
     first = _check_comparable(explanations, indices)
     columns = [[_Sample.of(e, i, truth) for e in explanations.values()] for i in indices]
     every = [sample for column in columns for sample in column]
-    chosen = _largest(np.sum([_min_max(s.attribution, s.observed).sum(axis=0) for s in every], axis=0), MAX_LANES)
+    signed = [e.signed for e in explanations.values()]
+    scaled = [[_relative(s, sign) for s, sign in zip(column, signed, strict=True)] for column in columns]
+    chosen = _largest(np.sum([np.abs(v).sum(axis=0) for column in scaled for v in column], axis=0), MAX_LANES)
     n_rows = 1 + len(explanations)
     size = (1.6 + 2.7 * len(columns), 1.2 + n_rows * _panel_height(len(chosen)))
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.subplots(n_rows, len(columns), sharex="col", squeeze=False)
-    norm = Normalize(0.0, 1.0)
-    for i, column, cells in zip(indices, columns, axes.T, strict=True):
+    scales = [(Normalize(-1.0, 1.0), DIVERGING) if sign else (Normalize(0.0, 1.0), SEQUENTIAL) for sign in signed]
+    for i, column, values, cells in zip(indices, columns, scaled, axes.T, strict=True):
         _draw_lanes(cells[0], column[0], chosen, truth=True)
         cells[0].set_title(_caption(first, i), fontsize=MEDIUM)
-        for ax, sample in zip(cells[1:], column, strict=True):
-            _draw_lanes(ax, sample, chosen, _min_max(sample.attribution, sample.observed), norm)
+        for ax, sample, value, scale in zip(cells[1:], column, values, scales, strict=True):
+            _draw_lanes(ax, sample, chosen, value, *scale)
         cells[-1].set_xlabel(column[0].time_label, fontsize=MEDIUM)
     for ax, name in zip(axes[:, 0], ["series", *explanations], strict=True):
         _name_lanes(ax, every[0], chosen)
         ax.set_ylabel(name, fontsize=MEDIUM, fontweight="bold")
     figure.align_ylabels(axes[:, 0])
-    _colourbar(figure, axes[1:], norm, SEQUENTIAL, "attribution,\nmin-max normalised per sample")
+    for row, scale in zip(axes[1:], scales, strict=True):
+        _colourbar(figure, row, *scale, "attribution,\nrelative", aspect=12)
     figure.suptitle(_channel_note(len(chosen), len(every[0].channels)), fontsize=MEDIUM)
     _legend(figure, axes[0], absent=not all(s.observed[:, chosen].all() for s in every))
     return figure
@@ -151,11 +132,10 @@ def plot_history(history: pd.DataFrame) -> Figure:
     """
     if len(history) == 0:
         raise ValueError("Expected a history with at least one epoch, got an empty one: fit the explainer first.")
-    groups = {"training": TRAINING, "validation": VALIDATION, "validation, shares": SHARES, "learning rate": RATE}
-    panels = [(title, [c for c in names if c in history], names) for title, names in groups.items()]
+    panels = [(title, [c for c in names if c in history], names) for title, names in style.HISTORY.items()]
     panels = [(title, columns, names) for title, columns, names in panels if columns]
     if not panels:
-        known = [c for names in groups.values() for c in names]
+        known = [c for names in style.HISTORY.values() for c in names]
         raise ValueError(f"Expected a history with columns among {known}, got {list(history.columns)}.")
     epoch = np.asarray(history["epoch"] if "epoch" in history else np.arange(len(history)))
     selected = epoch[np.asarray(history["selected"], dtype=bool)] if "selected" in history else epoch[:0]
@@ -163,10 +143,10 @@ def plot_history(history: pd.DataFrame) -> Figure:
     axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False)[:, 0]
     for ax, (title, columns, names) in zip(axes, panels, strict=True):
         _draw_curves(ax, epoch, {names[c]: np.asarray(history[c], dtype=float) for c in columns})
-        if names is SHARES:
+        if title.endswith("shares"):
             ax.set_ylim(-0.03, 1.03)
         for e in selected:
-            ax.axvline(e, color=WARNING, linewidth=1.2, linestyle=(0, (4, 2)), label=f"selected: epoch {int(e)}")
+            ax.axvline(e, color=style.WARNING, linewidth=1.2, linestyle=(0, (4, 2)), label=f"selected: epoch {int(e)}")
         ax.set_title(title, loc="left", fontsize=MEDIUM, fontweight="bold")
         ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=SMALL, frameon=False)
     axes[-1].set_xlabel("epoch", fontsize=MEDIUM)
@@ -194,7 +174,7 @@ def plot_landmarks(
         raise ValueError(f"Expected n >= 1 and n_nearest >= 1, got n={n} and n_nearest={n_nearest}.")
     train = None if x_train is None else _check_train(np.asarray(x_train), explanation, landmarks)
     top = landmarks.ranking()[:n]
-    z, vectors = _unit(embedding), _unit(landmarks.vectors[top])
+    z, vectors = unit(embedding), unit(landmarks.vectors[top])
     nearest = np.argsort(-(vectors @ z.T), axis=1, kind="stable")[:, :n_nearest]  # (n, n_nearest)
     shown = np.unique(nearest)
     chosen = _largest(np.abs(explanation.attribution[shown]).sum(axis=(0, 1)), MAX_LANES)
@@ -222,6 +202,33 @@ def plot_landmarks(
     _colourbar(figure, panels, norm, cmap, "attribution")
     _legend(figure, [overview], absent=False)
     return figure
+
+
+def plot_occlusion(curves: Curves, errors: Curves | None = None, metric: str = "AUROC") -> Figure:
+    """Draw what the model still knows when all but the most important cells are hidden: a faithful method stays high longest.
+
+    Args:
+        curves: By method, the metric by the share of cells hidden.
+        errors: Standard errors of the same points.
+        metric: Name of the metric.
+
+    Returns:
+        One axes with a curve per method.
+    """
+    return _curve_figure(curves, errors, "share of cells hidden, least important first", metric)
+
+
+def plot_r_sweep(curves: Curves, errors: Curves | None = None) -> Figure:
+    """Draw how the scores of explanations depend on r, the prior probability that a cell is kept.
+
+    Args:
+        curves: By metric, its value by r.
+        errors: Standard errors of the same points.
+
+    Returns:
+        One axes with a curve per metric.
+    """
+    return _curve_figure(curves, errors, "r, prior probability of keeping a cell", "score")
 
 
 def save(figure: Figure, path: str | Path) -> Path:
@@ -271,7 +278,7 @@ class _Sample:
         steps = np.arange(1, t + 1, dtype=np.float64)
         times = steps if explanation.times is None else explanation.times[i].astype(np.float64)
         observed = np.ones((t, d), dtype=bool) if explanation.observed is None else explanation.observed[i]
-        order = _drawn_steps(times, observed)
+        order = drawn_steps(times, observed)
         cells = None if truth is None else _check_truth(np.asarray(truth, dtype=bool), explanation, i)
         return cls(
             times=times[order],
@@ -300,22 +307,6 @@ class _Sample:
         return np.concatenate([[2 * self.times[0] - middle[0]], middle, [2 * self.times[-1] - middle[-1]]])
 
 
-def _drawn_steps(times: NDArray[np.float64], observed: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """The steps to draw, in the order of time: gaps inside the series stay, the padding around it goes.
-
-    Padding may carry any time (zero, usually), so that a step without an observed cell counts as a gap only where both its
-    place and its time lie among the observed ones.
-    """
-    seen = observed.any(axis=1)
-    if not seen.any():
-        return np.arange(len(times))
-    first, last = np.flatnonzero(seen)[[0, -1]]
-    place = np.arange(len(times))
-    inside = (place > first) & (place < last) & (times > times[seen].min()) & (times < times[seen].max())
-    kept = np.flatnonzero(seen | inside)
-    return kept[np.argsort(times[kept], kind="stable")]
-
-
 def _largest(total: NDArray[np.floating[Any]], limit: int) -> NDArray[np.int64]:
     """The `limit` channels with the largest totals, in their own order."""
     return np.sort(np.argsort(-total, kind="stable")[:limit])
@@ -329,6 +320,13 @@ def _min_max(values: NDArray[np.float64], observed: NDArray[np.bool_]) -> NDArra
     return np.where(observed, (values - low) / (high - low), 0.0) if high > low else np.zeros_like(values)
 
 
+def _relative(sample: _Sample, signed: bool) -> NDArray[np.float64]:
+    """A sample's attribution on a scale that methods can share: 0..1, or -1..1 about zero where it is signed."""
+    if not signed:
+        return _min_max(sample.attribution, sample.observed)
+    return sample.attribution / (np.abs(sample.attribution).max() or 1.0)
+
+
 def _scale(explanation: Explanation, values: NDArray[Any]) -> tuple[Normalize, Colormap]:
     """The colour scale: 0..1 for probabilities, symmetric about 0 for signed attributions, else that of the values."""
     low, high = float(values.min()), float(values.max())
@@ -339,12 +337,6 @@ def _scale(explanation: Explanation, values: NDArray[Any]) -> tuple[Normalize, C
         return Normalize(0.0, 1.0), SEQUENTIAL
     low = min(low, 0.0)
     return Normalize(low, high if high > low else low + 1.0), SEQUENTIAL
-
-
-def _unit(vectors: NDArray[Any]) -> NDArray[np.float64]:
-    """Rows scaled to length 1, zero rows left alone: landmarks are matched by cosine, which knows no length."""
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors.astype(np.float64) / np.where(length > 0, length, 1.0)
 
 
 # ------------------------------------------------------------------------------------------------------------- drawing
@@ -361,10 +353,10 @@ def _draw_channel(ax: Axes, sample: _Sample, k: int, norm: Normalize, cmap: Colo
     margin = ((high - low) or 1.0) * share / (1 - 2 * share)
     ax.set_ylim(low - margin, high + margin)
     if sample.mask is not None:
-        _strip(ax, sample, sample.mask[:, k], 0.0, strip, facecolor=KEPT, linewidth=0, label="mask (kept cells)")
+        _strip(ax, sample, sample.mask[:, k], 0.0, strip, facecolor=style.KEPT, linewidth=0, label="mask (kept cells)")
     if sample.truth is not None:
-        style = {"facecolor": "#A6DCCB", "edgecolor": TRUTH, "hatch": "/////", "linewidth": 0.8, "label": "ground truth"}
-        _strip(ax, sample, sample.truth[:, k], 1.0 - strip, 1.0, **style)
+        look = {"facecolor": "#A6DCCB", "edgecolor": style.TRUTH, "hatch": "/////", "linewidth": 0.8, "label": "ground truth"}
+        _strip(ax, sample, sample.truth[:, k], 1.0 - strip, 1.0, **look)
     _tidy(ax, sample)
     ax.xaxis.set_major_locator(MaxNLocator(8, steps=ROUND))
     ax.yaxis.set_major_locator(MaxNLocator(4, steps=ROUND))
@@ -389,8 +381,8 @@ def _draw_lanes(
         y = np.where(sample.observed[:, k], lane + 0.88 - 0.76 * height, np.nan)
         _series(ax, sample, k, y, linewidth=0.9)
         if truth and sample.truth is not None:
-            style = {"facecolor": TRUTH, "alpha": 0.35, "linewidth": 0, "zorder": 1.5, "label": "ground truth"}
-            _runs(ax, sample.truth[:, k], sample.edges, lane, lane + 1.0, ax.transData, **style)
+            look = {"facecolor": style.TRUTH, "alpha": 0.35, "linewidth": 0, "zorder": 1.5, "label": "ground truth"}
+            _runs(ax, sample.truth[:, k], sample.edges, lane, lane + 1.0, ax.transData, **look)
     ax.hlines(np.arange(1, len(channels)), *sample.edges[[0, -1]], color="0.6", linewidth=0.5)
     ax.set_ylim(len(channels), 0)
     ax.set_yticks([])
@@ -406,46 +398,45 @@ def _band(
     bounds: NDArray[np.float64],
     norm: Normalize,
     cmap: Colormap,
-    **style: Any,
+    **look: Any,
 ) -> None:
     """Values (S, K) as colour, cells that were not observed left to the grey of the axes."""
     ax.set_facecolor(ABSENT)
     cells = np.ma.masked_array(values, ~sample.observed[:, channels]).T
     # rasterized: as vectors, neighbouring cells show hairlines between them in most viewers
-    ax.pcolormesh(sample.edges, bounds, cells, norm=norm, cmap=cmap, rasterized=True, **style)
+    ax.pcolormesh(sample.edges, bounds, cells, norm=norm, cmap=cmap, rasterized=True, **look)
 
 
 def _series(ax: Axes, sample: _Sample, k: int, y: NDArray[np.float64], linewidth: float) -> None:
     """The series as a line with gaps; an observed step between two gaps would be no line at all, so it gets a dot."""
     seen = np.concatenate([[False], sample.observed[:, k], [False]])
     alone = np.flatnonzero(seen[1:-1] & ~seen[:-2] & ~seen[2:])
-    style = {"marker": ".", "markevery": alone.tolist(), "markersize": 4} if len(alone) else {}
-    ax.plot(sample.times, y, color=INK, linewidth=linewidth, label="series", **style)
+    look = {"marker": ".", "markevery": alone.tolist(), "markersize": 4} if len(alone) else {}
+    ax.plot(sample.times, y, color=style.INK, linewidth=linewidth, label="series", **look)
 
 
 def _runs(
-    ax: Axes, cells: NDArray[np.bool_], edges: NDArray[np.float64], low: float, high: float, transform: Any, **style: Any
+    ax: Axes, cells: NDArray[np.bool_], edges: NDArray[np.float64], low: float, high: float, transform: Any, **look: Any
 ) -> None:
     """A rectangle from `low` to `high` over every run of true cells."""
     change = np.flatnonzero(np.diff(np.concatenate([[0], cells.astype(np.int8), [0]]))).reshape(-1, 2)
     corners = [[(a, low), (a, high), (b, high), (b, low)] for a, b in edges[change]]
-    ax.add_collection(PolyCollection(corners, transform=transform, **style), autolim=False)
+    ax.add_collection(PolyCollection(corners, transform=transform, **look), autolim=False)
 
 
-def _strip(ax: Axes, sample: _Sample, cells: NDArray[np.bool_], low: float, high: float, **style: Any) -> None:
+def _strip(ax: Axes, sample: _Sample, cells: NDArray[np.bool_], low: float, high: float, **look: Any) -> None:
     """A strip along the axes, between two shares of their height: white, and marked where `cells` are true."""
     axis, thin = ax.get_xaxis_transform(), (high - low) * 0.22
     _runs(ax, np.ones_like(cells), sample.edges, low, high, axis, facecolor="white", zorder=2.5)
-    _runs(ax, cells, sample.edges, low + thin, high - thin, axis, zorder=3, **style)
+    _runs(ax, cells, sample.edges, low + thin, high - thin, axis, zorder=3, **look)
 
 
 def _draw_curves(ax: Axes, epoch: NDArray[Any], curves: dict[str, NDArray[np.float64]]) -> None:
     """Values over epochs, on a log scale where they are positive and far apart."""
-    styles = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))  # so that print without colour still tells them apart
-    for (label, values), colour, style in zip(curves.items(), (INK, *OKABE_ITO), styles, strict=False):
+    for (label, values), colour, dash in zip(curves.items(), CURVES, DASHES, strict=False):
         known = np.isfinite(values)
         marker = "o" if known.sum() < 2 else None
-        ax.plot(epoch[known], values[known], label=label, color=colour, linestyle=style, linewidth=1.4, marker=marker)
+        ax.plot(epoch[known], values[known], label=label, color=colour, linestyle=dash, linewidth=1.4, marker=marker)
     every = np.concatenate([v[np.isfinite(v)] for v in curves.values()])
     if len(every) and every.min() > 0 and every.max() > 20 * every.min():
         ax.set_yscale("log")
@@ -454,22 +445,51 @@ def _draw_curves(ax: Axes, epoch: NDArray[Any], curves: dict[str, NDArray[np.flo
     ax.grid(axis="y", color="0.9", linewidth=0.6)
 
 
+def _curve_figure(curves: Curves, errors: Curves | None, across: str, up: str) -> Figure:
+    """A curve for every entry, in the order given, with a dot at every point that was measured."""
+    if not curves or not all(curves.values()):
+        raise ValueError(f"Expected curves with at least one point each, got {dict(curves)}.")
+    figure = Figure(figsize=(5.6, 3.4), layout="constrained")
+    ax = figure.subplots()
+    for j, (name, points) in enumerate(curves.items()):
+        x = sorted(points)
+        spread = None if errors is None or name not in errors else [errors[name].get(v, np.nan) for v in x]
+        ax.errorbar(
+            x,
+            [points[v] for v in x],
+            yerr=spread,
+            label=name,
+            color=CURVES[j % len(CURVES)],
+            linestyle=DASHES[j % len(DASHES)],
+            linewidth=1.6,
+            marker="o",
+            markersize=4,
+            capsize=2.5,
+        )
+    ax.set_xlabel(across, fontsize=MEDIUM)
+    ax.set_ylabel(up, fontsize=MEDIUM)
+    ax.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=SMALL, frameon=False)
+    ax.tick_params(labelsize=SMALL)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color="0.9", linewidth=0.6)
+    return figure
+
+
 def _draw_map(
     ax: Axes, explanation: Explanation, z: NDArray[np.float64], vectors: NDArray[np.float64], numbers: NDArray[np.int64]
 ) -> None:
     """The first two principal components of the explanations' directions, and where the landmarks lie among them."""
-    centre = z.mean(axis=0)
-    _, s, axes = np.linalg.svd(z - centre, full_matrices=False)
-    share = np.pad(s**2 / ((s**2).sum() or 1.0), (0, 2))
-    axes = np.pad(axes, ((0, 2), (0, 0)))[:2]  # one sample or one dimension has no second component
-    place, star = (z - centre) @ axes.T, (vectors - centre) @ axes.T
+    plane = principal_plane(z)
+    place, star, share = plane.place(z), plane.place(vectors), plane.share
     for c in np.unique(explanation.prediction):
         here = explanation.prediction == c
-        style = {"color": OKABE_ITO[c % len(OKABE_ITO)], "marker": CLASS_MARKERS[c // len(OKABE_ITO) % len(CLASS_MARKERS)]}
-        ax.scatter(*place[here].T, s=16, alpha=0.65, linewidth=0, label=_class_name(explanation, int(c)), **style)
-    ax.scatter(*star.T, s=230, marker="*", color="white", edgecolor=INK, linewidth=1.3, zorder=4, label="landmark")
+        turn, colour = divmod(int(c), len(style.OKABE_ITO))
+        marker = CLASS_MARKERS[style.MARKERS[turn % len(style.MARKERS)]]
+        look = {"color": style.OKABE_ITO[colour], "marker": marker}
+        ax.scatter(*place[here].T, s=16, alpha=0.65, linewidth=0, label=_class_name(explanation, int(c)), **look)
+    ax.scatter(*star.T, s=95, marker="D", color="white", edgecolor=style.INK, linewidth=1.3, zorder=4, label="landmark")
     for number, point in zip(numbers, star, strict=True):
-        text = ax.annotate(str(number), point, xytext=(7, 6), textcoords="offset points", fontsize=LARGE, fontweight="bold")
+        text = ax.annotate(str(number), point, xytext=(8, 6), textcoords="offset points", fontsize=LARGE, fontweight="bold")
         text.set(path_effects=[withStroke(linewidth=2.5, foreground="white")], zorder=5)
     ax.set_xlabel(f"first component ({share[0]:.0%} of variance)", fontsize=MEDIUM)
     ax.set_ylabel(f"second component ({share[1]:.0%} of variance)", fontsize=MEDIUM)
@@ -509,8 +529,8 @@ def _panel_height(n_lanes: int) -> float:
     return 1.1 if n_lanes == 1 else 0.5 + 0.33 * n_lanes
 
 
-def _colourbar(figure: Figure, axes: Any, norm: Normalize, cmap: Colormap, label: str) -> None:
-    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, pad=0.015, aspect=30, shrink=0.9)
+def _colourbar(figure: Figure, axes: Any, norm: Normalize, cmap: Colormap, label: str, aspect: float = 30) -> None:
+    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, pad=0.015, aspect=aspect, shrink=0.9)
     bar.set_label(label, fontsize=MEDIUM)
     bar.ax.tick_params(labelsize=SMALL)
     bar.outline.set_linewidth(0.6)
@@ -574,7 +594,7 @@ def _head(ax: Axes, explanation: Explanation, i: int, note: str) -> None:
         f"Sample {i}, {_verdict(explanation, i)}", loc="left", fontsize=LARGE, fontweight="bold", pad=6 + height * len(lines)
     )
     for place, line in enumerate(reversed(lines)):
-        colour = WARNING if doubtful and line != note else INK
+        colour = style.WARNING if doubtful and line != note else style.INK
         above = (0, 5 + height * place)
         ax.annotate(
             line, (0, 1), xytext=above, xycoords="axes fraction", textcoords="offset points", fontsize=MEDIUM, color=colour
@@ -614,23 +634,11 @@ def _check_truth(truth: NDArray[np.bool_], explanation: Explanation, i: int) -> 
 
 def _check_comparable(explanations: Mapping[str, Explanation], indices: Sequence[int]) -> Explanation:
     """The first of several explanations, all of them of the same samples."""
-    if not explanations:
-        raise ValueError("Expected the explanations of at least one method, got none.")
+    first = check_same_samples(explanations)
     if len(indices) == 0:
         raise ValueError("Expected at least one sample index, got none.")
-    name, first = next(iter(explanations.items()))
     for i in indices:
         _check_index(first, i)
-    for other, e in explanations.items():
-        if e.x.shape != first.x.shape:
-            raise ValueError(
-                f"Expected explanations of the same samples, got x of {first.x.shape} in {name}, {e.x.shape} in {other}."
-            )
-        for i in indices:
-            if not np.allclose(e.x[i], first.x[i], equal_nan=True):
-                raise ValueError(
-                    f"Expected explanations of the same samples, got another series at {i} in {other} than in {name}."
-                )
     return first
 
 
