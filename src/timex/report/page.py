@@ -161,7 +161,7 @@ def check_same_samples(methods: Mapping[str, Explanation]) -> Explanation:
     if not methods:
         raise ValueError("Expected the explanations of at least one method, got none.")
     name, first = next(iter(methods.items()))
-    for other, e in methods.items():
+    for other, e in list(methods.items())[1:]:
         if e.x.shape != first.x.shape:
             raise ValueError(
                 f"Expected explanations of the same samples, got x of {first.x.shape} in {name}, {e.x.shape} in {other}."
