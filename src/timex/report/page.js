@@ -538,17 +538,16 @@
     const g = surface(cloud, view.w, view.h);
     const { kinds, of } = colouring();
     const r = radius();
-    const marks = kinds.map((kind) => sprite(kind.colour, kind.marker, r, false));
-    const faint = sprite(theme.soft, "circle", r * 0.8, true);
-    for (const wanted of [0, 1]) {
-      for (let i = 0; i < N; i++) {
-        if (visible[i] !== wanted) continue;
+    const hidden = { mark: sprite(theme.soft, "circle", r * 0.8, true), points: [] };
+    const groups = kinds.map((kind) => ({ mark: sprite(kind.colour, kind.marker, r, false), points: [] }));
+    for (let i = 0; i < N; i++) (visible[i] ? groups[of(i)] : hidden).points.push(i);
+    groups.sort((a, b) => b.points.length - a.points.length); // what is rare comes last, on top
+    for (const { mark, points } of [hidden, ...groups])
+      for (const i of points) {
         const [x, y] = screen(data.place[2 * i], data.place[2 * i + 1]);
         if (x < -9 || y < -9 || x > view.w + 9 || y > view.h + 9) continue;
-        const mark = wanted ? marks[of(i)] : faint;
         g.drawImage(mark.canvas, x - mark.size / 2, y - mark.size / 2, mark.size, mark.size);
       }
-    }
     drawMarks();
   }
 
