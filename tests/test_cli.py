@@ -13,13 +13,14 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from timex import Explanation, TimeX, load_reference
+from timex import Explanation, TimeX, TimeXConfig, load_reference
 from timex.baselines import IntegratedGradients
 from timex.cli import app, main
 from timex.data import LOADERS
 from timex.data.files import Series, write_series
 from timex.data.synthetic import freqshapes
 from timex.progress import counting_bar
+from timex.reference import CNN
 from timex.report.spans import Span, important_spans
 
 run = CliRunner()
@@ -209,6 +210,22 @@ def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch):
     write_series("other.csv", Series.of(series.x + 1, channels=series.channels))
     with pytest.raises(ValueError, match="does not hold the series that were explained"):
         invoke("report", "e", "--data", "other.csv")
+
+
+@pytest.mark.filterwarnings("ignore:The model predicts class")  # random weights often do
+def test_a_report_of_scaled_channels_with_units(series, tmp_path):
+    """The explanations hold the user's values and names with units, the file what the model was given."""
+    names = {"channels": series.channels, "units": ("V", ""), "scaling": ([1.0, -2.0], [3.0, 0.5])}
+    model = CNN(n_channels=2, n_classes=3, n_steps=12, width=4)
+    explainer = TimeX(model, config=TimeXConfig(epochs=1, n_landmarks=4), device="cpu", **names)
+    explainer.fit(series.x, progress=False).save(tmp_path)
+    explainer.explain(series.x).save(tmp_path / "explanations.npz")
+    write_series(tmp_path / "data.npz", series)
+    invoke("report", tmp_path)
+    text = (tmp_path / "report.html").read_text()
+    meta = json.loads(text.split('id="meta">')[1].split("</script>")[0])
+    assert meta["channels"] == ["left [V]", "right"]
+    assert "truth" in meta["arrays"]
 
 
 @pytest.mark.parametrize(

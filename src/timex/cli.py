@@ -370,7 +370,7 @@ def demo(
 ) -> None:
     """FreqShapes from nothing: train a model, fit TimeX to it, score the explanations, and write a page to look at.
 
-    Takes under two minutes on a CPU. Everything goes to the folder --out: open report.html in a browser.
+    It needs no data and no GPU. Everything goes to the folder --out: open report.html there in a browser.
     """
     from dataclasses import replace
 

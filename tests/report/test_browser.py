@@ -248,6 +248,10 @@ class TestDemo:
             assert again.ask(f"state.{field}") == first.ask(f"state.{field}")
         np.testing.assert_allclose(again.ask("pointAt(9)"), first.ask("pointAt(9)"), atol=2)
         assert again.page.input_value("#colour") == "correct"
+        again.page.evaluate("location.hash = 'sample=7'")  # another address in the same window: nothing of the old one stays
+        again.page.wait_for_function("timexReport.state.sample === 7")
+        assert [again.ask(f"state.{field}") for field in ("colour", "method")] == ["prediction", 0]
+        assert again.ask("state.zoom.k") == 1
 
     def test_an_address_of_nonsense_is_ignored(self, demo, visit):
         page = visit(
@@ -326,9 +330,9 @@ def test_names_are_shown_as_text(tmp_path, visit):
     assert page.page.evaluate("document.querySelectorAll('img, b:not(.bars b), svg[onload]').length") == 0
 
 
-@pytest.mark.parametrize(("t", "d"), [(20, 1), (5000, 2), (100, 64)])
-def test_every_shape_is_drawn(tmp_path, visit, t, d):
-    e = make(n=12, t=t, d=d)
+@pytest.mark.parametrize(("n", "t", "d"), [(1, 20, 1), (12, 5000, 2), (12, 100, 64)])
+def test_every_shape_is_drawn(tmp_path, visit, n, t, d):
+    e = make(n=n, t=t, d=d)
     page = visit(write_report(tmp_path / "report.html", e, landmarks=make_landmarks()))
     lanes = page.ask("lanes()")
     assert len(lanes) == min(d, 16)

@@ -13,7 +13,7 @@ import pytest
 from reading import tags_of, unpack
 
 from timex.method.landmarks import Landmarks
-from timex.report import page
+from timex.report import packing, page
 from timex.report.page import write_report
 from timex.types import Explanation
 
@@ -68,10 +68,10 @@ class TestWhatIsPacked:
             return a.transpose(0, 2, 1)
 
         span = np.ptp(e.x, axis=1)[:, :, None]
-        assert (np.abs(out["low"] - lanes(e.x)) <= 0.51 * span / page.FINE + 1e-6).all()
-        np.testing.assert_allclose(out["attribution-0"], lanes(e.attribution), atol=0.51 / page.LEVELS)
+        assert (np.abs(out["low"] - lanes(e.x)) <= 0.51 * span / packing.FINE + 1e-6).all()
+        np.testing.assert_allclose(out["attribution-0"], lanes(e.attribution), atol=0.51 / packing.LEVELS)
         top = np.abs(ig.attribution).max(axis=(1, 2))[:, None, None]
-        assert (np.abs(out["attribution-1"] - lanes(ig.attribution)) <= 1.02 * top / page.LEVELS).all()
+        assert (np.abs(out["attribution-1"] - lanes(ig.attribution)) <= 1.02 * top / packing.LEVELS).all()
         np.testing.assert_array_equal(out["mask-0"], lanes(e.mask))
         np.testing.assert_array_equal(out["truth"], lanes(truth))
         assert [m["mask"] for m in meta["methods"]] == [True, False]
@@ -101,7 +101,7 @@ class TestWhatIsPacked:
                     assert out["low"][i, k, c] == pytest.approx(e.x[i, steps, k].min(), abs=0.03)
                     assert out["high"][i, k, c] == pytest.approx(e.x[i, steps, k].max(), abs=0.03)
                     assert out["attribution-0"][i, k, c] == pytest.approx(
-                        e.attribution[i, steps, k].max(), abs=0.51 / page.LEVELS
+                        e.attribution[i, steps, k].max(), abs=0.51 / packing.LEVELS
                     )
         assert np.argwhere(out["mask-0"]).tolist() == [[1, 0, 1203 // width]]
         assert meta["times"][0] == 3.5

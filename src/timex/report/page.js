@@ -76,7 +76,8 @@
     for (let i = 0; i < N; i++) {
       let kept = wanted.every(([key, value]) => data[FIELDS[key]][i] === value);
       if (kept && box) {
-        const x = data.place[2 * i], y = data.place[2 * i + 1];
+        const x = data.place[2 * i],
+          y = data.place[2 * i + 1];
         kept = x >= box[0] && x <= box[1] && y >= box[2] && y <= box[3] && inside(state.lasso, x, y);
       }
       visible[i] = kept ? 1 : 0;
@@ -85,14 +86,16 @@
   }
 
   function bounds(points) {
-    const xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
+    const xs = points.map((p) => p[0]),
+      ys = points.map((p) => p[1]);
     return [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
   }
 
   function inside(polygon, x, y) {
     let odd = false;
     for (let a = 0, b = polygon.length - 1; a < polygon.length; b = a++) {
-      const [ax, ay] = polygon[a], [bx, by] = polygon[b];
+      const [ax, ay] = polygon[a],
+        [bx, by] = polygon[b];
       if (ay > y !== by > y && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) odd = !odd;
     }
     return odd;
@@ -122,6 +125,7 @@
   function readFragment() {
     const f = new URLSearchParams(location.hash.slice(1));
     const number = (text) => (text !== null && text !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
+    Object.assign(state, { view: "sample", colour: "prediction", method: 0, order: "given", zoom: { x: 0.5, y: 0.5, k: 1 } });
     if (["sample", "landmarks", "scores"].includes(f.get("view"))) state.view = f.get("view");
     if (f.has("sample")) state.sample = Math.max(0, find(f.get("sample")));
     const place = landmarks.findIndex((l) => l.number === number(f.get("landmark")));
@@ -224,7 +228,8 @@
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = (whole ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10]).map((m) => m * power).find((s) => s >= rough * 0.999);
     const found = [];
-    for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-9; v += step) found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
+    for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + step * 1e-9; v += step)
+      found.push(Math.abs(v) < step * 1e-9 ? 0 : v);
     return found;
   }
 
@@ -249,7 +254,9 @@
     return low + (data["attribution-" + m][(i * D + k) * S + c] / meta.levels) * (high - low);
   };
   const valueAt = (i, k, c, which = "low") => {
-    const at = (i * D + k) * 2, low = data.range[at], high = data.range[at + 1];
+    const at = (i * D + k) * 2,
+      low = data.range[at],
+      high = data.range[at + 1];
     return low + ((data[which] || data.low)[(i * D + k) * S + c] / meta.fine) * (high - low);
   };
   const seenAt = (i, k, c) => !data.observed || bit(data.observed, (i * D + k) * S + c) === 1;
@@ -279,9 +286,11 @@
     const signed = !none && methods[m].signed;
     const colours = signed ? theme.diverging : theme.sequential;
     const middle = meta.levels / 2;
-    let best = -1, strength = -1; // the strongest level since the last pixel, so that no peak is lost
+    let best = -1,
+      strength = -1; // the strongest level since the last pixel, so that no peak is lost
     sweep(
-      i, box,
+      i,
+      box,
       (c) => {
         if (!seenAt(i, k, c)) return;
         const level = none ? 0 : levels[base + c];
@@ -309,7 +318,8 @@
     g.fillRect(box.x, box.y, box.w, box.h);
     let any = 0;
     sweep(
-      i, box,
+      i,
+      box,
       (c) => (any |= bit(bits, base + c)),
       (x, w) => {
         if (any) {
@@ -332,7 +342,10 @@
     g.rect(box.x, box.y - 2, box.w, box.h + 4);
     g.clip();
     g.beginPath();
-    let pen = false, pixel = NaN, lowest = 0, highest = 0;
+    let pen = false,
+      pixel = NaN,
+      lowest = 0,
+      highest = 0;
     const flush = () => {
       if (Number.isNaN(pixel)) return;
       if (pen) g.lineTo(pixel, y(lowest));
@@ -350,7 +363,8 @@
       }
       let x = box.x + (t[c] - edges[0]) * scale;
       if (step) x = Math.round(x);
-      const a = data.low[base + c], b = high[base + c];
+      const a = data.low[base + c],
+        b = high[base + c];
       if (x !== pixel) {
         flush();
         [pixel, lowest, highest] = [x, a, b];
@@ -370,7 +384,8 @@
   function chosenChannels(i, list, limit, order = "given") {
     const total = new Float64Array(D);
     for (const m of list) {
-      const levels = data["attribution-" + m], middle = methods[m].signed ? meta.levels / 2 : 0;
+      const levels = data["attribution-" + m],
+        middle = methods[m].signed ? meta.levels / 2 : 0;
       for (let k = 0; k < D; k++)
         for (let c = 0, at = (i * D + k) * S; c < S; c++, at++) total[k] += Math.abs(levels[at] - middle);
     }
@@ -382,7 +397,9 @@
     const g = surface(canvas, width, height);
     const list = D > 1 ? chosenChannels(i, [m], FEWER) : [0];
     const each = height / list.length;
-    list.forEach((k, row) => drawLane(g, i, k, m, { x: 0, y: row * each, w: width, h: each - (list.length > 1 ? 1 : 0) }, { line: 1 }));
+    list.forEach((k, row) =>
+      drawLane(g, i, k, m, { x: 0, y: row * each, w: width, h: each - (list.length > 1 ? 1 : 0) }, { line: 1 }),
+    );
   }
 
   const cut = (g, text, width) => {
@@ -451,7 +468,10 @@
     if (state.colour === "agreement") return { ...yesNo("agreement", "surrogate agrees", "surrogate disagrees"), key: "agree" };
     if (state.colour === "landmark") {
       const kinds = landmarks.slice(0, NAMED).map((l, j) => ({
-        name: `rank ${l.rank} (landmark ${l.number})`, colour: classColour(j), marker: "circle", value: l.number,
+        name: `rank ${l.rank} (landmark ${l.number})`,
+        colour: classColour(j),
+        marker: "circle",
+        value: l.number,
       }));
       if (landmarks.length > NAMED) kinds.push({ name: "others", colour: theme.soft, marker: "square", value: null });
       return { kinds, of: (i) => Math.min(landmarkOf.get(data.landmark[i]).rank - 1, NAMED), key: "near" };
@@ -466,7 +486,19 @@
     if (marker === "circle") g.arc(x, y, r, 0, 2 * Math.PI);
     else if (marker === "square") g.rect(x - r * 0.88, y - r * 0.88, r * 1.76, r * 1.76);
     else {
-      const corners = marker === "triangle" ? [[0, -1.2], [1.1, 0.8], [-1.1, 0.8]] : [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]];
+      const corners =
+        marker === "triangle"
+          ? [
+              [0, -1.2],
+              [1.1, 0.8],
+              [-1.1, 0.8],
+            ]
+          : [
+              [0, -1.3],
+              [1.3, 0],
+              [0, 1.3],
+              [-1.3, 0],
+            ];
       corners.forEach(([a, b], j) => (j ? g.lineTo(x + a * r, y + b * r) : g.moveTo(x + a * r, y + b * r)));
       g.closePath();
     }
@@ -506,17 +538,16 @@
     const g = surface(cloud, view.w, view.h);
     const { kinds, of } = colouring();
     const r = radius();
-    const marks = kinds.map((kind) => sprite(kind.colour, kind.marker, r, false));
-    const faint = sprite(theme.soft, "circle", r * 0.8, true);
-    for (const wanted of [0, 1]) {
-      for (let i = 0; i < N; i++) {
-        if (visible[i] !== wanted) continue;
+    const hidden = { mark: sprite(theme.soft, "circle", r * 0.8, true), points: [] };
+    const groups = kinds.map((kind) => ({ mark: sprite(kind.colour, kind.marker, r, false), points: [] }));
+    for (let i = 0; i < N; i++) (visible[i] ? groups[of(i)] : hidden).points.push(i);
+    groups.sort((a, b) => b.points.length - a.points.length); // what is rare comes last, on top
+    for (const { mark, points } of [hidden, ...groups])
+      for (const i of points) {
         const [x, y] = screen(data.place[2 * i], data.place[2 * i + 1]);
         if (x < -9 || y < -9 || x > view.w + 9 || y > view.h + 9) continue;
-        const mark = wanted ? marks[of(i)] : faint;
         g.drawImage(mark.canvas, x - mark.size / 2, y - mark.size / 2, mark.size, mark.size);
       }
-    }
     drawMarks();
   }
 
@@ -589,7 +620,8 @@
     }
     const [wx, wy] = plane(px, py);
     const reach = (radius() + 7) / (view.base * state.zoom.k);
-    let best = null, distance = reach * reach;
+    let best = null,
+      distance = reach * reach;
     for (const i of shown) {
       const d = (data.place[2 * i] - wx) ** 2 + (data.place[2 * i + 1] - wy) ** 2;
       if (d < distance) [best, distance] = [i, d];
@@ -622,7 +654,8 @@
       const i = hit.sample;
       canvas.hidden = !data.low;
       if (data.low) drawThumbnail(canvas, i, state.method === ALL ? 0 : state.method, 180, 70);
-      $("tip-text").textContent = `Sample ${idOf(i)}: ${classes[data.prediction[i]]} (${probability(i, data.prediction[i]).toFixed(2)})`;
+      $("tip-text").textContent =
+        `Sample ${idOf(i)}: ${classes[data.prediction[i]]} (${probability(i, data.prediction[i]).toFixed(2)})`;
     }
     const right = px + 214 > view.w;
     tip.style.left = `${Math.max(0, right ? px - 208 : px + 14)}px`;
@@ -631,7 +664,9 @@
 
   function listenToMap() {
     const pointers = new Map();
-    let start = null, moved = false, pinch = 0;
+    let start = null,
+      moved = false,
+      pinch = 0;
     const where = (event) => {
       const box = map.getBoundingClientRect();
       return [event.clientX - box.left, event.clientY - box.top];
@@ -686,10 +721,14 @@
     map.addEventListener("pointerup", end);
     map.addEventListener("pointercancel", end);
     map.addEventListener("pointerleave", () => hover(null));
-    map.addEventListener("wheel", (event) => {
-      event.preventDefault();
-      zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0018)), ...where(event));
-    }, { passive: false });
+    map.addEventListener(
+      "wheel",
+      (event) => {
+        event.preventDefault();
+        zoomBy(Math.exp(-event.deltaY * (event.deltaMode ? 0.05 : 0.0018)), ...where(event));
+      },
+      { passive: false },
+    );
     function hover(at) {
       const hit = at && under(...at);
       map.classList.toggle("over", Boolean(hit));
@@ -710,7 +749,13 @@
       drawMarker(g, kind.marker, 7, 7, 5);
       g.fillStyle = kind.colour;
       g.fill();
-      const button = make("button", { type: "button" }, dot, make("span", {}, kind.name), make("i", {}, counts[j].toLocaleString("en")));
+      const button = make(
+        "button",
+        { type: "button" },
+        dot,
+        make("span", {}, kind.name),
+        make("i", {}, counts[j].toLocaleString("en")),
+      );
       button.disabled = kind.value === null;
       button.setAttribute("aria-pressed", String(kind.value !== null && state.filter[key] === kind.value));
       button.addEventListener("click", () => {
@@ -731,7 +776,8 @@
     const i = state.sample;
     $("sample-title").textContent = `Sample ${idOf(i)}`;
     fillVerdict(i);
-    for (const button of $("methods").children) button.setAttribute("aria-pressed", String(Number(button.value) === state.method));
+    for (const button of $("methods").children)
+      button.setAttribute("aria-pressed", String(Number(button.value) === state.method));
     $("previous").disabled = $("next").disabled = shown.length === 0;
     drawSample();
     fillSpans(i);
@@ -749,7 +795,8 @@
     }
     if (data.label) {
       const right = data.correct[i] === 1;
-      rows.push(["True class", [classes[data.label[i]], " ", make("span", { className: right ? "good" : "warning" }, right ? "✓ right" : "✗ wrong")]]);
+      const mark = make("span", { className: right ? "good" : "warning" }, right ? "✓ right" : "✗ wrong");
+      rows.push(["True class", [classes[data.label[i]], " ", mark]]);
     }
     if (data.agreement) {
       const agrees = data.agreement[i] === 1;
@@ -764,8 +811,16 @@
       rows.push(["Landmark", [link]]);
     }
     const list = make("dl", {}, ...rows.flatMap(([term, content]) => [make("dt", {}, term), make("dd", {}, ...content)]));
-    const order = Array.from({ length: meta.modelClasses }, (_, c) => c).sort((a, b) => probability(i, b) - probability(i, a)).slice(0, 6);
-    const bars = order.map((c) => ({ name: classes[c], share: probability(i, c), text: probability(i, c).toFixed(2), colour: classColour(c), chosen: c === predicted }));
+    const order = Array.from({ length: meta.modelClasses }, (_, c) => c)
+      .sort((a, b) => probability(i, b) - probability(i, a))
+      .slice(0, 6);
+    const bars = order.map((c) => ({
+      name: classes[c],
+      share: probability(i, c),
+      text: probability(i, c).toFixed(2),
+      colour: classColour(c),
+      chosen: c === predicted,
+    }));
     $("verdict").replaceChildren(list, barChart(bars));
   }
 
@@ -774,7 +829,11 @@
       const fill = make("i");
       fill.style.width = `${100 * bar.share}%`;
       fill.style.background = bar.colour;
-      return [make("span", { className: bar.chosen ? "chosen" : "", title: bar.name }, bar.name), make("div", { className: "meter" }, fill), make("b", {}, bar.text)];
+      return [
+        make("span", { className: bar.chosen ? "chosen" : "", title: bar.name }, bar.name),
+        make("div", { className: "meter" }, fill),
+        make("b", {}, bar.text),
+      ];
     });
     return make("div", { className: "bars" }, ...cells);
   }
@@ -786,8 +845,23 @@
     const narrow = width < 520; // names stand above the lanes then, not beside them
     const every = state.method === ALL;
     const gutter = narrow ? (every ? 66 : 42) : 104;
-    const list = every ? chosenChannels(i, methods.map((_, m) => m), LANES) : chosenChannels(i, [state.method], state.every ? D : FEW, state.order);
-    const rows = every ? comparisonRows(list) : list.map((k) => ({ k, m: state.method, h: list.length === 1 ? 190 : list.length <= 4 ? 108 : list.length <= 16 ? 74 : 54, gap: 8, ticks: true, name: narrow ? channels[k] : null }));
+    const list = every
+      ? chosenChannels(
+          i,
+          methods.map((_, m) => m),
+          LANES,
+        )
+      : chosenChannels(i, [state.method], state.every ? D : FEW, state.order);
+    const rows = every
+      ? comparisonRows(list)
+      : list.map((k) => ({
+          k,
+          m: state.method,
+          h: list.length === 1 ? 190 : list.length <= 4 ? 108 : list.length <= 16 ? 74 : 54,
+          gap: 8,
+          ticks: true,
+          name: narrow ? channels[k] : null,
+        }));
     const height = rows.reduce((sum, row) => sum + row.h + row.gap + (row.head ? 22 : row.name ? 18 : 0), 0) + 26;
     canvas.style.height = `${height}px`;
     const g = surface(canvas, width, height);
@@ -809,13 +883,21 @@
         y += 18;
       }
       const box = { x: plot.x, y, w: plot.w, h: row.h };
-      drawLane(g, i, row.k, row.m, box, { strip: row.h >= 40 || row.m < 0 ? Math.min(11, row.h * 0.2) : 0, truth: !every || row.m < 0, line: row.h < 40 ? 1 : 1.4 });
+      drawLane(g, i, row.k, row.m, box, {
+        strip: row.h >= 40 || row.m < 0 ? Math.min(11, row.h * 0.2) : 0,
+        truth: !every || row.m < 0,
+        line: row.h < 40 ? 1 : 1.4,
+      });
       drawGutter(g, i, row, box, gutter);
       hot.push({ ...row, y, box });
       y += row.h + row.gap;
     }
     drawTimeAxis(g, i, plot.x, y - rows.at(-1).gap + 2, plot.w);
-    canvas.setAttribute("aria-label", `Sample ${idOf(i)}, ${list.length} of ${D} channels, attribution as colour behind the series. The most important spans are listed below.`);
+    canvas.setAttribute(
+      "aria-label",
+      `Sample ${idOf(i)}, ${list.length} of ${D} channels, attribution as colour behind the series. ` +
+        "The most important spans are listed below.",
+    );
     $("more-channels").hidden = every || D <= FEW;
     $("more-channels").textContent = state.every ? `Show the ${FEW} most important of ${D} channels` : `Show all ${D} channels`;
     fillScale(i);
@@ -826,7 +908,15 @@
   /** The series with the truth on top, then a row of lanes per method. */
   function comparisonRows(list) {
     const h = list.length === 1 ? 78 : list.length <= 4 ? 40 : 26;
-    return [-1, ...methods.keys()].flatMap((m) => list.map((k, j) => ({ k, m, h, gap: j === list.length - 1 ? 10 : 1, head: j ? null : m < 0 ? (data.truth ? "series and ground truth" : "series") : methods[m].name })));
+    return [-1, ...methods.keys()].flatMap((m) =>
+      list.map((k, j) => ({
+        k,
+        m,
+        h,
+        gap: j === list.length - 1 ? 10 : 1,
+        head: j ? null : m < 0 ? (data.truth ? "series and ground truth" : "series") : methods[m].name,
+      })),
+    );
   }
 
   function drawGutter(g, i, row, box, gutter) {
@@ -839,7 +929,9 @@
     g.lineWidth = 1;
     g.strokeRect(box.x + 0.5, box.y + 0.5, box.w - 1, box.h - 1);
     if (!row.ticks) return;
-    const at = (i * D + row.k) * 2, low = data.range[at], high = data.range[at + 1];
+    const at = (i * D + row.k) * 2,
+      low = data.range[at],
+      high = data.range[at + 1];
     const strip = Math.min(11, box.h * 0.2) + 3;
     g.font = "11px system-ui, sans-serif";
     g.fillStyle = theme.soft;
@@ -880,7 +972,8 @@
 
   function readOut(event) {
     const box = $("series").getBoundingClientRect();
-    const x = event.clientX - box.left, y = event.clientY - box.top;
+    const x = event.clientX - box.left,
+      y = event.clientY - box.top;
     const row = hot.find((r) => y >= r.y && y < r.y + r.h);
     if (!row || x < plot.x || x >= plot.x + plot.w) return ($("readout").textContent = "");
     const { n, t, edges } = axis(state.sample);
@@ -893,7 +986,8 @@
   function describe(i, k, c, m, time) {
     const words = [channels[k], `${meta.timeName === "step" ? "t" : "time"} = ${numberText(time)}`];
     if (!seenAt(i, k, c)) return [...words, "not observed"].join(" · ");
-    const low = valueAt(i, k, c), high = valueAt(i, k, c, "high");
+    const low = valueAt(i, k, c),
+      high = valueAt(i, k, c, "high");
     words.push(meta.width > 1 ? `values ${numberText(low)} to ${numberText(high)}` : `value ${numberText(low)}`);
     const at = (i * D + k) * S + c;
     if (m >= 0) words.push(`attribution ${numberText(attributionAt(i, k, c, m))}`);
@@ -905,7 +999,8 @@
   /** Runs of kept cells, or of the strongest tenth where a method has no mask or keeps nothing; the heaviest first. */
   function spansOf(i, m) {
     const { n } = axis(i);
-    const [low, high] = scaleOf(i, m), levels = data["attribution-" + m];
+    const [low, high] = scaleOf(i, m),
+      levels = data["attribution-" + m];
     const size = (k, c) => Math.abs(low + (levels[(i * D + k) * S + c] / meta.levels) * (high - low));
     let kept = methods[m].mask ? (k, c) => bit(data["mask-" + m], (i * D + k) * S + c) === 1 : () => false;
     const runs = () => {
@@ -939,13 +1034,21 @@
     const { t } = axis(i);
     const half = meta.timeName === "step" ? (meta.width - 1) / 2 : 0; // a column of several steps reaches to its first and last
     const items = runs.slice(0, 6).map((run) => {
-      const [from, to] = [numberText(t[run.from] - half), numberText(Math.min(t[run.to] + half, meta.timeName === "step" ? meta.steps : Infinity))];
-      return make("li", {}, `${meta.timeName === "step" ? "t" : "time"} = ${from === to ? from : `${from} to ${to}`}, ${channels[run.k]}`);
+      const [from, to] = [
+        numberText(t[run.from] - half),
+        numberText(Math.min(t[run.to] + half, meta.timeName === "step" ? meta.steps : Infinity)),
+      ];
+      return make(
+        "li",
+        {},
+        `${meta.timeName === "step" ? "t" : "time"} = ${from === to ? from : `${from} to ${to}`}, ${channels[run.k]}`,
+      );
     });
     if (runs.length > 6) items.push(make("li", { className: "note" }, `and ${runs.length - 6} more`));
     if (!runs.length) items.push(make("li", { className: "note" }, "none: every cell has the same attribution"));
     $("spans").replaceChildren(...items);
-    $("spans").previousElementSibling.textContent = `Most important spans by ${methods[m].name}: ${masked ? "cells kept by the mask" : "the strongest tenth of the cells"}`;
+    $("spans").previousElementSibling.textContent =
+      `Most important spans by ${methods[m].name}: ${masked ? "cells kept by the mask" : "the strongest tenth of the cells"}`;
   }
 
   function fillTiles(box, list) {
@@ -953,7 +1056,13 @@
     const tiles = list.map((i) => {
       const canvas = document.createElement("canvas");
       const verdict = classes[data.prediction[i]] + (data.correct ? (data.correct[i] ? " ✓" : " ✗") : "");
-      const button = make("button", { type: "button" }, canvas, make("span", {}, `Sample ${idOf(i)}`), make("span", {}, verdict));
+      const button = make(
+        "button",
+        { type: "button" },
+        canvas,
+        make("span", {}, `Sample ${idOf(i)}`),
+        make("span", {}, verdict),
+      );
       button.addEventListener("click", () => selectSample(i));
       return { i, canvas, button };
     });
@@ -977,7 +1086,11 @@
       state.filter.near = l.number;
       changeFilters();
     });
-    $("landmark-facts").replaceChildren(`${size}${members.length.toLocaleString("en")} of the explanations on this page (`, link, `).${small}`);
+    $("landmark-facts").replaceChildren(
+      `${size}${members.length.toLocaleString("en")} of the explanations on this page (`,
+      link,
+      `).${small}`,
+    );
     const counts = new Array(classes.length).fill(0);
     for (const i of members) counts[data.prediction[i]]++;
     const rows = [];
@@ -993,13 +1106,24 @@
 
   function makeupChart(counts) {
     const total = counts.reduce((a, b) => a + b, 0) || 1;
-    const order = [...counts.keys()].filter((c) => counts[c]).sort((a, b) => counts[b] - counts[a]).slice(0, 8);
-    return barChart(order.map((c) => ({ name: classes[c], share: counts[c] / total, text: percent(counts[c] / total), colour: classColour(c) })));
+    const order = [...counts.keys()]
+      .filter((c) => counts[c])
+      .sort((a, b) => counts[b] - counts[a])
+      .slice(0, 8);
+    return barChart(
+      order.map((c) => ({
+        name: classes[c],
+        share: counts[c] / total,
+        text: percent(counts[c] / total),
+        colour: classColour(c),
+      })),
+    );
   }
 
   /** The mean attribution of the first method over a landmark's explanations, channel by channel. */
   function meanPattern(members) {
-    const sum = new Float64Array(D * S), seen = new Uint32Array(D * S);
+    const sum = new Float64Array(D * S),
+      seen = new Uint32Array(D * S);
     for (const i of members) {
       const [low, high] = scaleOf(i, 0);
       for (let j = 0, at = i * D * S; j < D * S; j++, at++) {
@@ -1021,7 +1145,8 @@
     let top = 0;
     for (const v of mean) if (Math.abs(v) > top) top = Math.abs(v);
     const { n, edges } = meta.times ? axis(0) : { n: S, edges: Float64Array.from({ length: S + 1 }, (_, c) => c + 0.5) };
-    const width = Math.max(240, canvas.parentElement.clientWidth), gutter = D > 1 ? (width < 520 ? 66 : 96) : 44;
+    const width = Math.max(240, canvas.parentElement.clientWidth),
+      gutter = D > 1 ? (width < 520 ? 66 : 96) : 44;
     const each = D === 1 ? 110 : D <= 8 ? 34 : D <= 16 ? 22 : 14;
     canvas.style.height = `${each * D + 26}px`;
     const g = surface(canvas, width, each * D + 26);
@@ -1079,12 +1204,27 @@
       const open = make("button", { type: "button", className: "link" }, String(l.number));
       open.setAttribute("aria-label", `Landmark ${l.number}, rank ${l.rank}`);
       open.addEventListener("click", () => selectLandmark(j));
-      const middle = trained ? [make("td", {}, l.count.toLocaleString("en")), make("td", { className: "left" }, l.count ? classes[best] + share : "–")] : [];
-      const row = make("tr", {}, make("td", {}, String(l.rank)), make("td", {}, open), ...middle, make("td", {}, (here.get(l.number) || 0).toLocaleString("en")));
+      const middle = trained
+        ? [
+            make("td", {}, l.count.toLocaleString("en")),
+            make("td", { className: "left" }, l.count ? classes[best] + share : "–"),
+          ]
+        : [];
+      const row = make(
+        "tr",
+        {},
+        make("td", {}, String(l.rank)),
+        make("td", {}, open),
+        ...middle,
+        make("td", {}, (here.get(l.number) || 0).toLocaleString("en")),
+      );
       row.setAttribute("aria-current", String(j === state.landmark));
       return row;
     });
-    $("landmark-table").replaceChildren(make("thead", {}, make("tr", {}, ...head.map((h) => make("th", {}, h)))), make("tbody", {}, ...rows));
+    $("landmark-table").replaceChildren(
+      make("thead", {}, make("tr", {}, ...head.map((h) => make("th", {}, h)))),
+      make("tbody", {}, ...rows),
+    );
   }
 
   // ------------------------------------------------------------------------------------------------------------- scores
@@ -1095,36 +1235,60 @@
     if (names.length) parts.push(scoreTable(names));
     const figures = [];
     if (Object.keys(meta.occlusion).length)
-      figures.push(chart({ title: "Occlusion: score of the model on the cells left", curves: meta.occlusion, across: "share of cells hidden, least important first" }));
+      figures.push(
+        chart({
+          title: "Occlusion: score of the model on the cells left",
+          curves: meta.occlusion,
+          across: "share of cells hidden, least important first",
+        }),
+      );
     for (const panel of meta.history?.panels || []) {
-      const lines = Object.entries(panel.curves).map(([name, values]) => [name, values.map((v, j) => [meta.history.epochs[j], v])]);
+      const lines = Object.entries(panel.curves).map(([name, values]) => [
+        name,
+        values.map((v, j) => [meta.history.epochs[j], v]),
+      ]);
       const title = panel.title[0].toUpperCase() + panel.title.slice(1);
-      figures.push(chart({ title, curves: Object.fromEntries(lines), across: "epoch", mark: meta.history.selected, log: true }));
+      figures.push(
+        chart({ title, curves: Object.fromEntries(lines), across: "epoch", mark: meta.history.selected, log: true }),
+      );
     }
     if (figures.length) parts.push(make("div", { className: "curves" }, ...figures));
-    if (!parts.length) parts.push(make("p", { className: "note" }, "No scores, occlusion curves or training history were given to this report."));
+    if (!parts.length)
+      parts.push(
+        make("p", { className: "note" }, "No scores, occlusion curves or training history were given to this report."),
+      );
     $("scores").replaceChildren(...parts);
   }
 
   function scoreTable(names) {
     const metrics = [...new Set(names.flatMap((name) => Object.keys(meta.scores[name])))];
     const mean = (v) => (v !== null && typeof v === "object" ? v.mean : v);
-    const best = metrics.map((key) => Math.max(...names.map((name) => mean(meta.scores[name][key])).filter((v) => typeof v === "number")));
+    const best = metrics.map((key) =>
+      Math.max(...names.map((name) => mean(meta.scores[name][key])).filter((v) => typeof v === "number")),
+    );
     const cell = (v, j) => {
       const number = mean(v);
       if (typeof number !== "number") return make("td", {}, "–");
       const error = v !== null && typeof v === "object" && typeof v.se === "number" ? ` ± ${v.se.toFixed(3)}` : "";
       return make("td", { className: number === best[j] ? "best" : "" }, number.toFixed(3) + error);
     };
-    const head = make("tr", {}, ...["", ...metrics.map((key) => key.replaceAll("_", " ").toUpperCase())].map((h) => make("th", {}, h)));
-    const rows = names.map((name) => make("tr", {}, make("td", {}, name), ...metrics.map((key, j) => cell(meta.scores[name][key] ?? null, j))));
+    const head = make(
+      "tr",
+      {},
+      ...["", ...metrics.map((key) => key.replaceAll("_", " ").toUpperCase())].map((h) => make("th", {}, h)),
+    );
+    const rows = names.map((name) =>
+      make("tr", {}, make("td", {}, name), ...metrics.map((key, j) => cell(meta.scores[name][key] ?? null, j))),
+    );
     return make("div", { className: "scroll" }, make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
   }
 
   /** Curves as SVG, on a log scale where asked for and the values are positive and far apart. */
   function chart({ title, curves, across, mark = null, log = false }) {
     const [W, H, left, right, top, bottom] = [440, 210, 54, 12, 8, 34];
-    const points = Object.values(curves).flat().filter(([, v]) => typeof v === "number");
+    const points = Object.values(curves)
+      .flat()
+      .filter(([, v]) => typeof v === "number");
     if (!points.length) return make("p", { className: "note" }, `${title}: no values.`);
     const [x0, x1, low, high] = bounds(points);
     const useLog = log && low > 0 && high > 20 * low;
@@ -1134,9 +1298,17 @@
     const py = (v) => H - bottom - ((warp(v) - a) / (b - a)) * (H - top - bottom);
     const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
     const marks = useLog ? ticks(a, b, 4).map((v) => 10 ** v) : ticks(a, b, 4);
-    for (const v of marks) root.append(svg("line", { class: "grid", x1: left, x2: W - right, y1: py(v), y2: py(v) }), svg("text", { x: left - 7, y: py(v) + 4, "text-anchor": "end" }, numberText(v)));
-    for (const v of ticks(x0, x1, 6, mark !== null)) root.append(svg("text", { x: px(v), y: H - bottom + 15, "text-anchor": "middle" }, numberText(v)));
-    root.append(svg("line", { class: "axis", x1: left, x2: W - right, y1: H - bottom, y2: H - bottom }), svg("text", { x: (left + W - right) / 2, y: H - 3, "text-anchor": "middle" }, across));
+    for (const v of marks)
+      root.append(
+        svg("line", { class: "grid", x1: left, x2: W - right, y1: py(v), y2: py(v) }),
+        svg("text", { x: left - 7, y: py(v) + 4, "text-anchor": "end" }, numberText(v)),
+      );
+    for (const v of ticks(x0, x1, 6, mark !== null))
+      root.append(svg("text", { x: px(v), y: H - bottom + 15, "text-anchor": "middle" }, numberText(v)));
+    root.append(
+      svg("line", { class: "axis", x1: left, x2: W - right, y1: H - bottom, y2: H - bottom }),
+      svg("text", { x: (left + W - right) / 2, y: H - 3, "text-anchor": "middle" }, across),
+    );
     if (mark !== null) root.append(svg("line", { class: "mark", x1: px(mark), x2: px(mark), y1: top, y2: H - bottom }));
     const dashes = ["", "7 3", "2 3", "9 3 2 3", "5 2", "1 2"];
     const key = make("p", { className: "key" });
@@ -1144,9 +1316,15 @@
       const colour = j === 0 ? theme.ink : classColour((j - 1) % 6);
       const known = values.filter(([, v]) => typeof v === "number");
       const line = known.map(([x, v]) => `${px(x).toFixed(1)},${py(v).toFixed(1)}`).join(" ");
-      if (known.length > 1) root.append(svg("polyline", { class: "curve", points: line, stroke: colour, "stroke-dasharray": dashes[j % 6] }));
-      if (known.length <= 12) for (const [x, v] of known) root.append(svg("circle", { cx: px(x), cy: py(v), r: 2.6, fill: colour }));
-      const swatch = svg("svg", { width: 26, height: 8 }, svg("line", { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour, "stroke-width": 2.4, "stroke-dasharray": dashes[j % 6] }));
+      if (known.length > 1)
+        root.append(svg("polyline", { class: "curve", points: line, stroke: colour, "stroke-dasharray": dashes[j % 6] }));
+      if (known.length <= 12)
+        for (const [x, v] of known) root.append(svg("circle", { cx: px(x), cy: py(v), r: 2.6, fill: colour }));
+      const swatch = svg(
+        "svg",
+        { width: 26, height: 8 },
+        svg("line", { x1: 0, x2: 26, y1: 4, y2: 4, stroke: colour, "stroke-width": 2.4, "stroke-dasharray": dashes[j % 6] }),
+      );
       key.append(make("span", {}, swatch, name));
     });
     if (mark !== null) key.append(make("span", {}, `dashed line: epoch ${mark}, selected`));
@@ -1218,7 +1396,13 @@
     const filtered = state.lasso !== null || Object.values(state.filter).some((v) => v !== null);
     $("shown").textContent = `${shown.length.toLocaleString("en")} of ${N.toLocaleString("en")} shown`;
     $("reset").disabled = !filtered;
-    for (const [key, id] of [["class", "class"], ["true", "label"], ["correct", "correct"], ["agree", "agree"], ["near", "landmark"]])
+    for (const [key, id] of [
+      ["class", "class"],
+      ["true", "label"],
+      ["correct", "correct"],
+      ["agree", "agree"],
+      ["near", "landmark"],
+    ])
       $("filter-" + id).value = state.filter[key] === null ? "" : String(state.filter[key]);
   }
 
@@ -1265,7 +1449,7 @@
       "+": () => zoomBy(1.4),
       "=": () => zoomBy(1.4),
       "-": () => zoomBy(1 / 1.4),
-      "0": fit,
+      0: fit,
       l: toggleLasso,
       "?": () => $("help").showModal(),
       Escape: clearFilters,
@@ -1297,17 +1481,36 @@
   // -------------------------------------------------------------------------------------------------------------- start
 
   function options(id, all, entries) {
-    $(id).replaceChildren(make("option", { value: "" }, all), ...entries.map(([value, text]) => make("option", { value: String(value) }, text)));
+    $(id).replaceChildren(
+      make("option", { value: "" }, all),
+      ...entries.map(([value, text]) => make("option", { value: String(value) }, text)),
+    );
   }
 
   function fillControls() {
     const byNumber = (names) => names.map((name, j) => [j, name]);
     options("filter-class", "any class", byNumber(classes));
     options("filter-label", "any class", byNumber(classes));
-    options("filter-correct", "right or wrong", [[1, "right"], [0, "wrong"]]);
-    options("filter-agree", "any", [[1, "agrees"], [0, "disagrees"]]);
-    options("filter-landmark", "any", landmarks.map((l) => [l.number, `rank ${l.rank} (${l.number})`]));
-    for (const [id, key] of [["class", "class"], ["label", "true"], ["correct", "correct"], ["agree", "agree"], ["landmark", "near"]]) {
+    options("filter-correct", "right or wrong", [
+      [1, "right"],
+      [0, "wrong"],
+    ]);
+    options("filter-agree", "any", [
+      [1, "agrees"],
+      [0, "disagrees"],
+    ]);
+    options(
+      "filter-landmark",
+      "any",
+      landmarks.map((l) => [l.number, `rank ${l.rank} (${l.number})`]),
+    );
+    for (const [id, key] of [
+      ["class", "class"],
+      ["label", "true"],
+      ["correct", "correct"],
+      ["agree", "agree"],
+      ["landmark", "near"],
+    ]) {
       document.querySelector(".for-" + id).hidden = !data[FIELDS[key]] || (key === "near" && !landmarks.length);
       $("filter-" + id).addEventListener("change", (event) => {
         state.filter[key] = event.target.value === "" ? null : Number(event.target.value);
@@ -1318,11 +1521,13 @@
     $("colour").value = state.colour;
     $("colour").addEventListener("change", (event) => selectColour(event.target.value));
     const names = [...methods.map((m) => m.name), ...(methods.length > 1 ? ["all"] : [])];
-    $("methods").replaceChildren(...names.map((name, m) => {
-      const button = make("button", { type: "button", value: String(m) }, name);
-      button.addEventListener("click", () => selectMethod(m));
-      return button;
-    }));
+    $("methods").replaceChildren(
+      ...names.map((name, m) => {
+        const button = make("button", { type: "button", value: String(m) }, name);
+        button.addEventListener("click", () => selectMethod(m));
+        return button;
+      }),
+    );
     $("channel-box").hidden = D === 1;
     $("channel-order").value = state.order;
     $("channel-order").addEventListener("change", (event) => {
@@ -1347,9 +1552,15 @@
       else showCount();
     });
     const clicks = {
-      reset: clearFilters, previous: () => step(-1), next: () => step(1), lasso: toggleLasso, "zoom-fit": fit,
-      "zoom-in": () => zoomBy(1.4), "zoom-out": () => zoomBy(1 / 1.4),
-      "previous-landmark": () => stepLandmark(-1), "next-landmark": () => stepLandmark(1),
+      reset: clearFilters,
+      previous: () => step(-1),
+      next: () => step(1),
+      lasso: toggleLasso,
+      "zoom-fit": fit,
+      "zoom-in": () => zoomBy(1.4),
+      "zoom-out": () => zoomBy(1 / 1.4),
+      "previous-landmark": () => stepLandmark(-1),
+      "next-landmark": () => stepLandmark(1),
       "help-open": () => $("help").showModal(),
       "more-channels": () => {
         state.every = !state.every;
@@ -1392,12 +1603,23 @@
 
   function fillNotes() {
     const shape = `${meta.steps.toLocaleString("en")} steps × ${D} channel${D === 1 ? "" : "s"}`;
-    const part = N === meta.total ? `${N.toLocaleString("en")} explanations` : `${N.toLocaleString("en")} of ${meta.total.toLocaleString("en")} explanations (a sample with every class and landmark in proportion, to keep this file small)`;
-    $("summary").textContent = `${part}, ${shape}, ${classes.length} classes` + (meta.width > 1 ? `; drawn as the minimum and maximum of every ${meta.width} steps` : "");
+    const all = `${meta.total.toLocaleString("en")} explanations`;
+    const sampled = " (a sample with every class and landmark in proportion, to keep this file small)";
+    const part = N === meta.total ? all : `${N.toLocaleString("en")} of ${all}${sampled}`;
+    $("summary").textContent =
+      `${part}, ${shape}, ${classes.length} classes` +
+      (meta.width > 1 ? `; drawn as the minimum and maximum of every ${meta.width} steps` : "");
     const { kind, share, of } = meta.projection;
-    const how = kind === "PCA" ? `first two principal components (${share.map((v) => Math.round(100 * v) + " %").join(" and ")} of the variance)` : "UMAP";
+    const how =
+      kind === "PCA"
+        ? `first two principal components (${share.map((v) => Math.round(100 * v) + " %").join(" and ")} of the variance)`
+        : "UMAP";
     const what = of === "attributions" ? "attributions: this method has no latent space" : "explanations in the latent space";
-    $("map-note").textContent = `${how[0].toUpperCase()}${how.slice(1)} of the ${what}. ` + (landmarks[0]?.place ? `Diamonds are landmarks, numbered by rank; small ones have fewer than ${FILTRATION} training explanations.` : "");
+    $("map-note").textContent =
+      `${how[0].toUpperCase()}${how.slice(1)} of the ${what}. ` +
+      (landmarks[0]?.place
+        ? `Diamonds are landmarks, numbered by rank; small ones have fewer than ${FILTRATION} training explanations.`
+        : "");
     map.setAttribute("aria-label", `Map of ${N} explanations. Step through them with the arrow keys, or search by sample.`);
   }
 
@@ -1411,7 +1633,11 @@
     performance.mark("timex-map");
     await new Promise((done) => requestAnimationFrame(() => setTimeout(done))); // let the map appear first
     if (document.readyState === "loading") await new Promise((done) => document.addEventListener("DOMContentLoaded", done));
-    await Promise.all(Object.keys(meta.arrays).filter((name) => !meta.overview.includes(name)).map(unpack));
+    await Promise.all(
+      Object.keys(meta.arrays)
+        .filter((name) => !meta.overview.includes(name))
+        .map(unpack),
+    );
     showView();
     performance.mark("timex-ready");
     document.documentElement.dataset.ready = "true";
@@ -1419,7 +1645,12 @@
 
   // For the console and for tests: what was unpacked, and where on the screen things were drawn.
   window.timexReport = {
-    meta, data, state, attributionAt, valueAt, spansOf,
+    meta,
+    data,
+    state,
+    attributionAt,
+    valueAt,
+    spansOf,
     shown: () => shown,
     pointAt: (i) => offset(map, screen(data.place[2 * i], data.place[2 * i + 1])),
     landmarkAt: (j) => offset(map, screen(...landmarks[j].place)),

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from timex.report import style
-from timex.report.geometry import drawn_steps, principal_plane, unit
+from timex.report.geometry import principal_plane, unit
+from timex.report.packing import FINE, LEVELS, Columns, bits, colour_scale, quantise
 from timex.types import Explanation, atomic_path, check_labels
 
 if TYPE_CHECKING:
@@ -38,17 +39,10 @@ LIMIT = 20_000
 """Explanations embedded at most."""
 BUDGET = 25_000_000
 """Bytes of the file at most; fewer explanations are embedded where they would need more."""
-COLUMNS = 1_000
-"""Values a lane is drawn from at most: a longer series becomes the minimum and the maximum of each of half as many spans."""
 NEAREST = 8
 """Neighbours listed for every explanation and every landmark."""
-LEVELS = 254
-"""Steps of a quantised attribution: an even number, so that zero is among them when the scale is symmetric."""
-FINE = 4_095
-"""Steps of a quantised value: finer than any screen, and 12 bits are a quarter less to store than 16."""
 FEATURES = 512
 """Width of the stand-in for an embedding, for methods that have none."""
-
 STRETCH = 3.0
 """How much one axis of the map may be drawn larger than the other."""
 
@@ -161,7 +155,7 @@ def check_same_samples(methods: Mapping[str, Explanation]) -> Explanation:
     if not methods:
         raise ValueError("Expected the explanations of at least one method, got none.")
     name, first = next(iter(methods.items()))
-    for other, e in methods.items():
+    for other, e in list(methods.items())[1:]:
         if e.x.shape != first.x.shape:
             raise ValueError(
                 f"Expected explanations of the same samples, got x of {first.x.shape} in {name}, {e.x.shape} in {other}."
@@ -215,7 +209,7 @@ def _choose(source: _Source, n: int) -> NDArray[np.int64]:
 def _samples(source: _Source, chosen: NDArray[np.int64]) -> tuple[Arrays, dict[str, Any]]:
     """The series and attributions of the chosen samples, quantised, and what is needed to read them."""
     e = source.first
-    columns = _Columns.of(e, chosen)
+    columns = Columns.of(e, chosen)
     arrays: Arrays = {}
     low, high = columns.envelope(e.x[chosen])  # (n, D, S) each
     seen = columns.observed
@@ -225,24 +219,24 @@ def _samples(source: _Source, chosen: NDArray[np.int64]) -> tuple[Arrays, dict[s
     empty = ~seen.any(axis=2)
     bottom, top = np.where(empty, 0.0, bottom), np.where(empty, 1.0, top)  # (n, D)
     arrays["range"] = np.stack([bottom, top], axis=2).astype(np.float32)
-    arrays["low"] = _quantise(low, bottom[..., None], top[..., None], FINE, np.uint16)
+    arrays["low"] = quantise(low, bottom[..., None], top[..., None], FINE, np.uint16)
     if columns.width > 1:
-        arrays["high"] = _quantise(high, bottom[..., None], top[..., None], FINE, np.uint16)
+        arrays["high"] = quantise(high, bottom[..., None], top[..., None], FINE, np.uint16)
     if not seen.all():
-        arrays["observed"] = _bits(seen)
+        arrays["observed"] = bits(seen)
     if columns.times.ndim == 2:
         arrays["times"] = columns.times.astype(np.float32)
         arrays["length"] = columns.length.astype(np.uint16)
     if source.truth is not None:
-        arrays["truth"] = _bits(columns.any(source.truth[chosen]))
+        arrays["truth"] = bits(columns.any(source.truth[chosen]))
     methods = []
     for j, (name, explained) in enumerate(source.methods.items()):
         attribution = columns.strongest(explained.attribution[chosen])
-        floor, ceiling = _scale(explained, attribution)  # (n,) each
-        arrays[f"attribution-{j}"] = _quantise(attribution, floor[:, None, None], ceiling[:, None, None], LEVELS, np.uint8)
+        floor, ceiling = colour_scale(explained, attribution)  # (n,) each
+        arrays[f"attribution-{j}"] = quantise(attribution, floor[:, None, None], ceiling[:, None, None], LEVELS, np.uint8)
         arrays[f"scale-{j}"] = np.stack([floor, ceiling], axis=1).astype(np.float32)
         if explained.mask is not None:
-            arrays[f"mask-{j}"] = _bits(columns.any(explained.mask[chosen]))
+            arrays[f"mask-{j}"] = bits(columns.any(explained.mask[chosen]))
         methods.append({"name": name, "signed": explained.signed, "mask": explained.mask is not None})
     facts = {
         "methods": methods,
@@ -253,112 +247,6 @@ def _samples(source: _Source, chosen: NDArray[np.int64]) -> tuple[Arrays, dict[s
         "timeName": columns.time_name,
     }
     return arrays, facts
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """How the steps of the chosen samples become columns to draw: in order of time, padding last, `width` steps to a column.
-
-    Attributes:
-        order: Steps in the order of drawing, (n, T), or None where that is their own order in every sample.
-        cells: Measured cells in that order, (n, T, D).
-        observed: Columns with a measured cell, (n, D, S).
-        times: Their times, (S,) where all samples share them, else (n, S).
-        length: Columns in use, (n,).
-        width: Steps to a column.
-        time_name: What the time axis is called.
-    """
-
-    order: NDArray[np.int64] | None
-    cells: NDArray[np.bool_]
-    observed: NDArray[np.bool_]
-    times: NDArray[np.float64]
-    length: NDArray[np.int64]
-    width: int
-    time_name: str
-
-    @classmethod
-    def of(cls, e: Explanation, chosen: NDArray[np.int64]) -> _Columns:
-        n, (_, t, d) = len(chosen), e.x.shape
-        width = 1 if t <= COLUMNS else math.ceil(t / (COLUMNS // 2))
-        steps = np.arange(1, t + 1, dtype=np.float64)
-        times = np.broadcast_to(steps, (n, t)) if e.times is None else e.times[chosen].astype(np.float64)
-        cells = np.ones((n, t, d), dtype=bool) if e.observed is None else e.observed[chosen]
-        shared = bool((times == times[0]).all()) and bool((np.diff(times[0]) > 0).all())
-        order, length = None, np.full(n, t)
-        if not shared:
-            order = np.empty((n, t), dtype=np.int64)
-            for i in range(n):
-                kept = drawn_steps(times[i], cells[i])
-                order[i] = np.concatenate([kept, np.setdiff1d(np.arange(t), kept)])
-                length[i] = len(kept)
-            inside = np.arange(t) < length[:, None]  # (n, T)
-            cells = np.take_along_axis(cells, order[..., None], axis=1) & inside[..., None]
-            times = np.take_along_axis(times, order, axis=1)
-            times = np.where(inside, times, np.take_along_axis(times, length[:, None] - 1, axis=1))
-        starts = np.arange(0, t, width)
-        middle = np.add.reduceat(times, starts, axis=1) / np.diff(np.append(starts, t))  # (n, S)
-        return cls(
-            order=order,
-            cells=cells,
-            observed=np.asarray(_grouped(cells, width, False).any(axis=3)),
-            times=middle[0] if shared else middle,
-            length=-(-length // width),
-            width=width,
-            time_name="step" if shared and np.array_equal(times[0], steps) else "time",
-        )
-
-    def _grouped(self, values: NDArray[Any], fill: Any) -> NDArray[Any]:
-        """(n, T, D) in the order of drawing as (n, D, S, width), `fill` where nothing was measured."""
-        ordered = values if self.order is None else np.take_along_axis(values, self.order[..., None], axis=1)
-        return _grouped(np.where(self.cells, ordered, fill), self.width, fill)
-
-    def envelope(self, values: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The smallest and the largest measured value of every column, (n, D, S) each; zero where nothing was measured."""
-        v = values.astype(np.float64)
-        low, high = self._grouped(v, np.inf).min(axis=3), self._grouped(v, -np.inf).max(axis=3)
-        return np.where(self.observed, low, 0.0), np.where(self.observed, high, 0.0)
-
-    def strongest(self, attribution: NDArray[Any]) -> NDArray[np.float64]:
-        """The attribution farthest from zero in every column, (n, D, S)."""
-        v = self._grouped(attribution.astype(np.float64), 0.0)
-        return np.take_along_axis(v, np.abs(v).argmax(axis=3)[..., None], axis=3)[..., 0]
-
-    def any(self, cells: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Columns with a measured cell that is set, (n, D, S)."""
-        return np.asarray(self._grouped(cells, False).any(axis=3))
-
-
-def _grouped(values: NDArray[Any], width: int, fill: Any) -> NDArray[Any]:
-    """(n, T, D) as (n, D, S, width), the last column filled up."""
-    n, t, d = values.shape
-    s = math.ceil(t / width)
-    padded = np.pad(values, ((0, 0), (0, s * width - t), (0, 0)), constant_values=fill)
-    return padded.transpose(0, 2, 1).reshape(n, d, s, width)
-
-
-def _scale(e: Explanation, values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The colour scale of every sample: 0..1 for probabilities, symmetric for signed attributions, else from 0 up."""
-    low, high = values.min(axis=(1, 2)), values.max(axis=(1, 2))
-    if e.signed:
-        top = np.maximum(np.abs(low), np.abs(high))
-        top = np.where(top > 0, top, 1.0)
-        return -top, top
-    if e.method in ("", "timex") and low.min() >= 0 and high.max() <= 1:
-        return np.zeros_like(low), np.ones_like(high)
-    low = np.minimum(low, 0.0)
-    return low, np.where(high > low, high, low + 1.0)
-
-
-def _quantise(values: NDArray[Any], low: NDArray[Any], high: NDArray[Any], levels: int, dtype: Any) -> NDArray[Any]:
-    """Values as whole numbers, 0 at `low` to `levels` at `high`."""
-    span = np.where(high > low, high - low, 1.0)
-    return np.clip(np.rint((values - low) / span * levels), 0, levels).astype(dtype)
-
-
-def _bits(cells: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Truth values, eight to a byte, the first in the lowest bit."""
-    return np.packbits(cells.reshape(-1), bitorder="little")
 
 
 # ------------------------------------------------------------------------------------------------------ the map and around
@@ -372,7 +260,7 @@ def _overview(
     arrays: Arrays = {
         "sample": chosen.astype(np.uint32),
         "prediction": e.prediction[chosen].astype(np.uint16),
-        "probability": _quantise(e.probability[chosen], np.zeros(1), np.ones(1), FINE, np.uint16),
+        "probability": quantise(e.probability[chosen], np.zeros(1), np.ones(1), FINE, np.uint16),
     }
     if source.y is not None:
         arrays["label"] = source.y[chosen].astype(np.uint16)
