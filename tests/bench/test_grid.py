@@ -73,6 +73,12 @@ def test_unknown_arms_say_which_are_known():
         Settings(folds=0)
 
 
+def test_large_data_sets_take_as_many_steps_not_epochs():
+    assert cell(datasets=("ecg",)).config.epochs == 6
+    assert cell(datasets=("ecg",)).reference.epochs <= 20
+    assert cell().config.epochs == TimeXConfig().epochs
+
+
 def test_smoke_is_small():
     data = shrunk(load_dataset("freqshapes"))
     assert tuple(len(p) for p in (data.train, data.val, data.test)) == SMOKE_SIZES

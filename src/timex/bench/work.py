@@ -16,7 +16,7 @@ import torch
 
 import timex
 from timex.bench import forecasting
-from timex.bench.grid import Cell, Task, shrunk
+from timex.bench.grid import Cell, Task, few, shrunk
 from timex.bench.measures import MEASURES, Fitted, Subject, where
 from timex.bench.store import Result
 from timex.bench.tables import REFERENCE
@@ -27,6 +27,10 @@ from timex.reference.forecaster import Forecaster, train_forecaster
 from timex.reference.train import train_references
 from timex.registry import EXPLAINERS, find
 from timex.types import Dataset, atomic_path
+
+
+MAX_FIT = 10_000
+"""Training samples for explainers other than TimeX: some of them need seconds for every thousand."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +161,10 @@ def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
     elif cell.experiment.method != REFERENCE:
         settings = {} if cell.config is None else {"config": cell.config}
         explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device, **settings)
-        options = where(data.train)
-        if not options:
-            options["x_val"] = data.val.x  # there is no way to hand over the times of validation series
+        train, val = few(data.train, MAX_FIT), few(data.val, MAX_FIT)
+        options = where(train) or {"x_val": val.x}  # there is no way to hand over the times of validation series
         started = time.perf_counter()
-        explainer.fit(data.train.x, data.train.y, **options)
+        explainer.fit(train.x, train.y, **options)
         seconds = time.perf_counter() - started
     return Fitted(data, reference, facts, explainer, seconds, device, cell.seed + cell.fold)
 
