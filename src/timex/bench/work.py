@@ -28,7 +28,6 @@ from timex.reference.train import train_references
 from timex.registry import EXPLAINERS, find
 from timex.types import Dataset, atomic_path
 
-
 MAX_FIT = 10_000
 """Training samples for explainers other than TimeX: some of them need seconds for every thousand."""
 
