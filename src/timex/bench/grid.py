@@ -260,4 +260,4 @@ def _groups(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell
 
 
 def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:10]
