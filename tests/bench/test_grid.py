@@ -113,6 +113,12 @@ def test_arms_that_differ_in_numbers_are_one_program(tmp_path):
     assert [len(t.outputs) for t in tasks if t.kind == "fit"] == [10, 10]  # at most ten at once
 
 
+def test_models_that_cannot_be_stacked_are_trained_one_by_one(tmp_path):
+    tasks = plan(cells_of([TABLES["lstm"]], Settings(folds=3), ["freqshapes"], ["timex", "ig"]), tmp_path)
+    trainings = [(t.kind, len(t.outputs)) for t in tasks if t.kind != "measure"]
+    assert trainings == [("reference", 1)] * 3 + [("fit", 1)] * 3
+
+
 def test_a_plan_leaves_out_what_is_there(tmp_path):
     cells = cells_of([TABLES["univariate"]], Settings(folds=2), ["freqshapes"], ["timex", "random"])
     store = Store(tmp_path)

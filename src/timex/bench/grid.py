@@ -18,7 +18,7 @@ from timex.bench.tables import ARMS, Experiment, Table
 from timex.method.config import PAPER, TimeXConfig
 from timex.method.objective import structure_of
 from timex.reference.train import TrainConfig, preset
-from timex.registry import EXPLAINERS
+from timex.registry import EXPLAINERS, REFERENCES
 from timex.types import Dataset, Part
 
 TIMEX = "timex"
@@ -230,24 +230,28 @@ def plan(cells: Sequence[Cell], root: Path) -> list[Task]:
     tasks = []
     for group in _groups(pending, lambda c: (c.experiment.dataset, c.experiment.arch)):
         missing = [c for c in group if not (root / c.reference_folder / "reference.json").is_file()]
-        if missing:
-            tasks.append(_task("reference", missing, (), lambda c: c.reference_folder))
+        tasks += _programs("reference", missing, lambda c: c.reference_folder)
         fits = [c for c in group if c.explainer_folder and not (root / c.explainer_folder / "explainer.json").is_file()]
-        for program in _groups(fits, lambda c: structure_of(c.config)):
-            each = _groups(program, lambda c: c.explainer_folder)
-            for start in range(0, len(each), TOGETHER):
-                some = [c for one in each[start : start + TOGETHER] for c in one]
-                references = tuple(dict.fromkeys(c.reference_folder for c in some))
-                tasks.append(_task("fit", some, references, lambda c: c.explainer_folder))
+        for alike in _groups(fits, lambda c: structure_of(c.config)):
+            tasks += _programs("fit", alike, lambda c: c.explainer_folder)
         for one in _groups(group, lambda c: (c.reference_folder, c.experiment.method, c.explainer_folder)):
             inputs = (one[0].reference_folder, *([one[0].explainer_folder] if one[0].explainer_folder else []))
             tasks.append(Task(kind="measure", cells=tuple(one), inputs=inputs))
     return tasks
 
 
-def _task(kind: Any, cells: list[Cell], inputs: tuple[str, ...], output: Callable[[Cell], Any]) -> Task:
-    outputs = tuple(dict.fromkeys(output(c) for c in cells))
-    return Task(kind=kind, cells=tuple(cells), inputs=inputs, outputs=outputs)
+def _programs(kind: Literal["reference", "fit"], cells: list[Cell], folder: Callable[[Cell], Any]) -> list[Task]:
+    """Trainings in as few tasks as possible; models that cannot be stacked gain nothing by it, and are tasks of their own."""
+    each = _groups(cells, folder)
+    stackable = bool(cells) and getattr(REFERENCES.get(cells[0].experiment.arch), "stackable", False)
+    size = TOGETHER if stackable else 1
+    tasks = []
+    for start in range(0, len(each), size):
+        some = each[start : start + size]
+        own = tuple(cell for one in some for cell in one)
+        inputs = tuple(dict.fromkeys(c.reference_folder for c in own)) if kind == "fit" else ()
+        tasks.append(Task(kind=kind, cells=own, inputs=inputs, outputs=tuple(folder(one[0]) for one in some)))
+    return tasks
 
 
 def _groups(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
