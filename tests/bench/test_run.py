@@ -54,6 +54,7 @@ def test_a_failing_explainer_stops_nobody_and_is_tried_again(tmp_path, plugin, m
     assert lines[0].startswith("[1/7] freqshapes: train 2 transformers: ")
     failed = [r for r in Store(tmp_path).results() if r.error]
     assert [r.cell["fold"] for r in failed] == [0, 1]
+    assert "plugin_for_tests.py" in failed[0].facts["trace"]
     before = scores(tmp_path)
     references = {p: p.stat().st_mtime_ns for p in tmp_path.glob("references/*/*")}
     second = small(tmp_path, plugin)

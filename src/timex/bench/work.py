@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -57,14 +58,18 @@ def work(task: Task, root: Path, device: str, upstream: Sequence[str] = (), prog
             raise RuntimeError(upstream[0])
         results = {"reference": _train, "fit": _fit, "measure": _measure}[task.kind](task, root, device, progress)
     except Exception as failure:  # any failure of any explainer, model or data set
-        return failed(task, device, upstream[0] if upstream else f"{type(failure).__name__}: {failure}")
+        return failed(task, device, upstream[0] if upstream else _said(failure), traceback.format_exc())
     return Outcome(results, None, time.perf_counter() - started)
 
 
-def failed(task: Task, device: str, error: str) -> Outcome:
+def failed(task: Task, device: str, error: str, trace: str = "") -> Outcome:
     """The outcome of a task that failed as a whole; the cells that wait for a training fail when their turn comes."""
     cells = task.cells if task.kind == "measure" else ()
-    return Outcome([_result(cell, device, error=error) for cell in cells], error)
+    return Outcome([_result(cell, device, error=error, facts={"trace": trace}) for cell in cells], error)
+
+
+def _said(failure: Exception) -> str:
+    return f"{type(failure).__name__}: {failure}"
 
 
 def _train(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
@@ -133,7 +138,7 @@ def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result
             if measured.keep is not None:
                 measured.keep.save(root / cell.panel)
         except Exception as failure:
-            results.append(_result(cell, device, error=f"{type(failure).__name__}: {failure}"))
+            results.append(_result(cell, device, error=_said(failure), facts={"trace": traceback.format_exc()}))
             continue
         seconds = {
             "train_seconds": fitted.facts.get("seconds"),
