@@ -73,6 +73,12 @@ def test_unknown_arms_say_which_are_known():
         Settings(folds=0)
 
 
+def test_large_data_sets_take_as_many_steps_not_epochs():
+    assert cell(datasets=("ecg",)).config.epochs == 6
+    assert cell(datasets=("ecg",)).reference.epochs <= 20
+    assert cell().config.epochs == TimeXConfig().epochs
+
+
 def test_smoke_is_small():
     data = shrunk(load_dataset("freqshapes"))
     assert tuple(len(p) for p in (data.train, data.val, data.test)) == SMOKE_SIZES
@@ -105,6 +111,12 @@ def test_a_plan_trains_folds_together_and_everything_after_what_it_needs(tmp_pat
 def test_arms_that_differ_in_numbers_are_one_program(tmp_path):
     tasks = plan(cells_of([TABLES["r-sweep"]], Settings(folds=2)), tmp_path)
     assert [len(t.outputs) for t in tasks if t.kind == "fit"] == [10, 10]  # at most ten at once
+
+
+def test_models_that_cannot_be_stacked_are_trained_one_by_one(tmp_path):
+    tasks = plan(cells_of([TABLES["lstm"]], Settings(folds=3), ["freqshapes"], ["timex", "ig"]), tmp_path)
+    trainings = [(t.kind, len(t.outputs)) for t in tasks if t.kind != "measure"]
+    assert trainings == [("reference", 1)] * 3 + [("fit", 1)] * 3
 
 
 def test_a_plan_leaves_out_what_is_there(tmp_path):

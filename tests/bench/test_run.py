@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
 import pytest
 from typer.testing import CliRunner
 
-from timex.bench import Settings, Store, run, show
+from timex.bench import TABLES, Settings, Store, run, show
 from timex.bench.run import load_plugins
+from timex.bench.tables import REFERENCE
 from timex.cli import app
 from timex.registry import DATASETS, EXPLAINERS
 
@@ -52,6 +54,7 @@ def test_a_failing_explainer_stops_nobody_and_is_tried_again(tmp_path, plugin, m
     assert lines[0].startswith("[1/7] freqshapes: train 2 transformers: ")
     failed = [r for r in Store(tmp_path).results() if r.error]
     assert [r.cell["fold"] for r in failed] == [0, 1]
+    assert "plugin_for_tests.py" in failed[0].facts["trace"]
     before = scores(tmp_path)
     references = {p: p.stat().st_mtime_ns for p in tmp_path.glob("references/*/*")}
     second = small(tmp_path, plugin)
@@ -139,6 +142,21 @@ def test_the_command(tmp_path, monkeypatch, plugin):
     unknown = CliRunner().invoke(app, ["bench", "nothing", "--out", str(tmp_path)])
     assert "Unknown table 'nothing'; known: univariate" in str(unknown.exception)
     assert CliRunner().invoke(app, ["bench", "list"]).output.count("ablation") == 3
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The model predicts class")
+def test_every_table_runs_small(tmp_path):
+    """All but forecasting, which needs its data, on FreqShapes."""
+    for name, table in TABLES.items():
+        if name == "forecasting" or (table.measure == "occlusion" and find_spec("timex.metrics.occlusion") is None):
+            continue
+        methods = [m for m in table.methods if m.partition(":")[0] in (REFERENCE, *EXPLAINERS)]
+        done = run([name], tmp_path, Settings(folds=1, smoke=True), datasets=["freqshapes"], methods=methods, device="cpu")
+        assert not done.failed, name
+        assert done.left == 0
+    drawn = [path.stem for path in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
+    assert {"r-sweep", "landmarks-dtw", "landmark-figure", "architectures-figure-freqshapes-lstm"} <= set(drawn)
 
 
 # ------------------------------------------------------------------------------------------------- killed and resumed

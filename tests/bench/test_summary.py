@@ -146,9 +146,9 @@ def test_markdown():
     ]
     (block,) = blocks(TABLES["univariate"], results)
     text = markdown(sheet(block, per_fold=True))
-    assert "| TimeX | **.850 ± .050 (.004)** | .832 | - | .722 | - | .638 | 2 | 12.0 | 0.25 | .900 .800 |" in text
+    assert "| TimeX | **.850 ± .050 (.004)** | .832 | - | .722 | - | .638 | 2 | 12.0 | 0.25 |\n| - fold 0 | .900 |" in text
     assert "| IG | _.600 ± .100 (.007)_ | .752 |" in text
-    assert "| 123 | .500 .700 |" in text
+    assert "| 123 |\n| - fold 0 | .500 |" in text
     assert "- AUPRC: TimeX less IG +.250 [-1.656, 2.156], p = 0.34, paired over 2 folds" in text
     assert "- failed: WinIT fold 0, WinIT fold 1: ValueError: no \\| way" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]

@@ -59,7 +59,7 @@ def test_it_learns_and_is_saved(trained, tmp_path):
     assert scores["mse"] < 0.5 * scores["mse_persistence"]
     again = load_reference(save_reference(model, tmp_path))
     np.testing.assert_array_equal(forecast(again, parts["test"].x), forecast(model, parts["test"].x))
-    assert preset("ett", "forecaster").patience == 8
+    assert preset("ett", "forecaster").decay
 
 
 def test_label_consistency_of_forecasts_by_hand():

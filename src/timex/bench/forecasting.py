@@ -18,7 +18,7 @@ from timex.reference.base import ReferenceModel
 from timex.reference.forecaster import forecast
 from timex.types import Baseline, Dataset, Explanation, Part
 
-STRIDE = 4
+STRIDE = 2
 """Hours from one window to the next: neighbours are nearly the same."""
 SMOKE_STRIDE = 200
 KEPT = 0.1

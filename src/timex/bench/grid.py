@@ -18,7 +18,7 @@ from timex.bench.tables import ARMS, Experiment, Table
 from timex.method.config import PAPER, TimeXConfig
 from timex.method.objective import structure_of
 from timex.reference.train import TrainConfig, preset
-from timex.registry import EXPLAINERS
+from timex.registry import EXPLAINERS, REFERENCES
 from timex.types import Dataset, Part
 
 TIMEX = "timex"
@@ -27,6 +27,18 @@ SMOKE_SIZES = (96, 48, 16)
 SMOKE_EPOCHS = 2
 SMOKE = {"epochs": SMOKE_EPOCHS, "pretrain_epochs": 1, "permutations": 1, "draws": 1, "window": 2, "steps": 3, "n_steps": 5}
 """What `smoke` sets in the settings of an explainer that has such a field."""
+EPOCHS = {
+    "ecg": 6,
+    "ecg_five": 5,
+    "ecg_by_patient": 7,
+    "epilepsy": 47,
+    "epilepsy_by_recording": 54,
+    "boiler": 12,
+    "boiler_plain": 18,
+}
+"""Epochs of TimeX on larger data sets: about as many steps as the default takes on the 5,000 samples of a synthetic one."""
+REFERENCE_EPOCHS = {"ecg": 20, "ecg_five": 20, "ecg_by_patient": 20}
+"""Ceilings on the epochs of models where the paper's would take hours."""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
 
@@ -127,7 +139,9 @@ def cells_of(
 
 
 def _cell(e: Experiment, fold: int, settings: Settings) -> Cell:
-    reference = replace(preset(e.dataset, e.arch), seed=settings.seed)
+    reference = preset(e.dataset, e.arch)
+    ceiling = REFERENCE_EPOCHS.get(e.dataset, reference.epochs)
+    reference = replace(reference, seed=settings.seed, epochs=min(reference.epochs, ceiling))
     if settings.smoke:
         reference = replace(reference, epochs=SMOKE_EPOCHS, attempts=1)
     config = replace(_base(e.dataset, settings), **_swapped(e)) if e.method == TIMEX else _own_config(e)
@@ -149,7 +163,8 @@ def _own_config(e: Experiment) -> Any:
 
 def _base(dataset: str, settings: Settings) -> TimeXConfig:
     if settings.preset == "default":
-        return TimeXConfig()
+        default = TimeXConfig()
+        return replace(default, epochs=min(default.epochs, EPOCHS.get(dataset, default.epochs)))
     if dataset not in PAPER:
         raise ValueError(
             f"The paper's settings of TimeX are known for {', '.join(PAPER)}, not for {dataset}: use the defaults."
@@ -164,12 +179,13 @@ def _swapped(e: Experiment) -> dict[str, Any]:
 
 
 def shrunk(data: Dataset) -> Dataset:
-    """A few samples of every part, the classes in turn: the parts of real data may be sorted by class."""
-    train, val, test = (_few(part, n) for part, n in zip((data.train, data.val, data.test), SMOKE_SIZES, strict=True))
+    """A few samples of every part."""
+    train, val, test = (few(part, n) for part, n in zip((data.train, data.val, data.test), SMOKE_SIZES, strict=True))
     return replace(data, train=train, val=val, test=test)
 
 
-def _few(part: Part, n: int) -> Part:
+def few(part: Part, n: int) -> Part:
+    """At most `n` samples of a part, the classes in turn: the parts of real data may be sorted by class."""
     turn = np.empty(len(part), dtype=np.int64)
     for c in np.unique(part.y):
         members = np.flatnonzero(part.y == c)
@@ -214,24 +230,28 @@ def plan(cells: Sequence[Cell], root: Path) -> list[Task]:
     tasks = []
     for group in _groups(pending, lambda c: (c.experiment.dataset, c.experiment.arch)):
         missing = [c for c in group if not (root / c.reference_folder / "reference.json").is_file()]
-        if missing:
-            tasks.append(_task("reference", missing, (), lambda c: c.reference_folder))
+        tasks += _programs("reference", missing, lambda c: c.reference_folder)
         fits = [c for c in group if c.explainer_folder and not (root / c.explainer_folder / "explainer.json").is_file()]
-        for program in _groups(fits, lambda c: structure_of(c.config)):
-            each = _groups(program, lambda c: c.explainer_folder)
-            for start in range(0, len(each), TOGETHER):
-                some = [c for one in each[start : start + TOGETHER] for c in one]
-                references = tuple(dict.fromkeys(c.reference_folder for c in some))
-                tasks.append(_task("fit", some, references, lambda c: c.explainer_folder))
+        for alike in _groups(fits, lambda c: structure_of(c.config)):
+            tasks += _programs("fit", alike, lambda c: c.explainer_folder)
         for one in _groups(group, lambda c: (c.reference_folder, c.experiment.method, c.explainer_folder)):
             inputs = (one[0].reference_folder, *([one[0].explainer_folder] if one[0].explainer_folder else []))
             tasks.append(Task(kind="measure", cells=tuple(one), inputs=inputs))
     return tasks
 
 
-def _task(kind: Any, cells: list[Cell], inputs: tuple[str, ...], output: Callable[[Cell], Any]) -> Task:
-    outputs = tuple(dict.fromkeys(output(c) for c in cells))
-    return Task(kind=kind, cells=tuple(cells), inputs=inputs, outputs=outputs)
+def _programs(kind: Literal["reference", "fit"], cells: list[Cell], folder: Callable[[Cell], Any]) -> list[Task]:
+    """Trainings in as few tasks as possible; models that cannot be stacked gain nothing by it, and are tasks of their own."""
+    each = _groups(cells, folder)
+    stackable = bool(cells) and getattr(REFERENCES.get(cells[0].experiment.arch), "stackable", False)
+    size = TOGETHER if stackable else 1
+    tasks = []
+    for start in range(0, len(each), size):
+        some = each[start : start + size]
+        own = tuple(cell for one in some for cell in one)
+        inputs = tuple(dict.fromkeys(c.reference_folder for c in own)) if kind == "fit" else ()
+        tasks.append(Task(kind=kind, cells=own, inputs=inputs, outputs=tuple(folder(one[0]) for one in some)))
+    return tasks
 
 
 def _groups(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
@@ -244,4 +264,4 @@ def _groups(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell
 
 
 def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:10]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -67,21 +67,22 @@ class Sheet:
 
 
 def sheet(block: Block, per_fold: bool = False) -> Sheet:
-    """A block as words."""
+    """A block as words; with a line for every fold of every method if asked for."""
     timed = any(not math.isnan(r.explain_seconds) for r in block.rows) and "explain_seconds" not in block.metrics
     has_paper = {m: any(m in r.paper for r in block.rows) for m in block.metrics}
     header = ["method"]
     for metric in block.metrics:
         header += [_column(metric), *(["paper"] if has_paper[metric] else [])]
-    header += [
-        "folds",
-        *(["fit, s", "explain, s"] if timed else []),
-        *([f"{_column(block.metrics[0])} by fold"] if per_fold else []),
-    ]
-    return Sheet(block.title, header, [_row(block, r, has_paper, timed, per_fold) for r in block.rows], _notes(block))
+    header += ["folds", *(["fit, s", "explain, s"] if timed else [])]
+    rows = []
+    for r in block.rows:
+        rows.append(_row(block, r, has_paper, timed))
+        if per_fold:
+            rows += _fold_rows(block, r, has_paper, len(header))
+    return Sheet(block.title, header, rows, _notes(block))
 
 
-def _row(block: Block, row: Row, has_paper: dict[str, bool], timed: bool, per_fold: bool) -> list[Text]:
+def _row(block: Block, row: Row, has_paper: Mapping[str, bool], timed: bool) -> list[Text]:
     texts = [Text(display_name(row.label))]
     for metric in block.metrics:
         best = block.best(metric)
@@ -94,10 +95,18 @@ def _row(block: Block, row: Row, has_paper: dict[str, bool], timed: bool, per_fo
     texts.append(Text(f"{max(counts)}{failed}"))
     if timed:
         texts += [Text(_number(v, "fit_seconds")) for v in (row.fit_seconds, row.explain_seconds)]
-    if per_fold:
-        first = row.stats.get(block.metrics[0])
-        texts.append(Text(" ".join(_number(s.value, block.metrics[0]) for s in first.folds.values()) if first else "-"))
     return texts
+
+
+def _fold_rows(block: Block, row: Row, has_paper: Mapping[str, bool], width: int) -> list[list[Text]]:
+    rows = []
+    for fold in sorted({k for s in row.stats.values() for k in s.folds}):
+        texts = [Text(f"- fold {fold}")]
+        for metric in block.metrics:
+            score = row.stats[metric].folds.get(fold) if metric in row.stats else None
+            texts += [Text("-" if score is None else _number(score.value, metric)), *([Text("")] if has_paper[metric] else [])]
+        rows.append(texts + [Text("")] * (width - len(texts)))
+    return rows
 
 
 def _notes(block: Block) -> list[str]:

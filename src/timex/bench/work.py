@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
+import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ import torch
 
 import timex
 from timex.bench import forecasting
-from timex.bench.grid import Cell, Task, shrunk
+from timex.bench.grid import Cell, Task, few, shrunk
 from timex.bench.measures import MEASURES, Fitted, Subject, where
 from timex.bench.store import Result
 from timex.bench.tables import REFERENCE
@@ -27,6 +28,9 @@ from timex.reference.forecaster import Forecaster, train_forecaster
 from timex.reference.train import train_references
 from timex.registry import EXPLAINERS, find
 from timex.types import Dataset, atomic_path
+
+MAX_FIT = 10_000
+"""Training samples for explainers other than TimeX: some of them need seconds for every thousand."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +58,18 @@ def work(task: Task, root: Path, device: str, upstream: Sequence[str] = (), prog
             raise RuntimeError(upstream[0])
         results = {"reference": _train, "fit": _fit, "measure": _measure}[task.kind](task, root, device, progress)
     except Exception as failure:  # any failure of any explainer, model or data set
-        return failed(task, device, upstream[0] if upstream else f"{type(failure).__name__}: {failure}")
+        return failed(task, device, upstream[0] if upstream else _said(failure), traceback.format_exc())
     return Outcome(results, None, time.perf_counter() - started)
 
 
-def failed(task: Task, device: str, error: str) -> Outcome:
+def failed(task: Task, device: str, error: str, trace: str = "") -> Outcome:
     """The outcome of a task that failed as a whole; the cells that wait for a training fail when their turn comes."""
     cells = task.cells if task.kind == "measure" else ()
-    return Outcome([_result(cell, device, error=error) for cell in cells], error)
+    return Outcome([_result(cell, device, error=error, facts={"trace": trace}) for cell in cells], error)
+
+
+def _said(failure: Exception) -> str:
+    return f"{type(failure).__name__}: {failure}"
 
 
 def _train(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
@@ -130,7 +138,7 @@ def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result
             if measured.keep is not None:
                 measured.keep.save(root / cell.panel)
         except Exception as failure:
-            results.append(_result(cell, device, error=f"{type(failure).__name__}: {failure}"))
+            results.append(_result(cell, device, error=_said(failure), facts={"trace": traceback.format_exc()}))
             continue
         seconds = {
             "train_seconds": fitted.facts.get("seconds"),
@@ -157,11 +165,10 @@ def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
     elif cell.experiment.method != REFERENCE:
         settings = {} if cell.config is None else {"config": cell.config}
         explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device, **settings)
-        options = where(data.train)
-        if not options:
-            options["x_val"] = data.val.x  # there is no way to hand over the times of validation series
+        train, val = few(data.train, MAX_FIT), few(data.val, MAX_FIT)
+        options = where(train) or {"x_val": val.x}  # there is no way to hand over the times of validation series
         started = time.perf_counter()
-        explainer.fit(data.train.x, data.train.y, **options)
+        explainer.fit(train.x, train.y, **options)
         seconds = time.perf_counter() - started
     return Fitted(data, reference, facts, explainer, seconds, device, cell.seed + cell.fold)
 

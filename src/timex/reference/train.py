@@ -91,7 +91,7 @@ def preset(dataset: str, arch: str) -> TrainConfig:
     if arch == "transformer":
         return TrainConfig(model=_transformer(2, 64, 0.1), epochs=200)
     if arch == "forecaster":
-        return TrainConfig(model={"n_layers": 1, "d_hidden": 64}, epochs=30, patience=8, decay=True)
+        return TrainConfig(model={"n_layers": 1, "d_hidden": 64}, epochs=60, decay=True)
     return TrainConfig(epochs=50, patience=20)
 
 
