@@ -173,6 +173,13 @@ def test_a_damaged_dat_is_named(source, cache):
         prepare(ECG, source)
 
 
+def test_a_foreign_header_is_named(source, cache):
+    (source / "118.hea").write_text("this is no header\n")
+    with pytest.raises(ValueError, match=r"118 cannot be read as a WFDB record"):
+        prepare(ECG, source)
+    assert not cache.exists()
+
+
 def test_published_sums_are_checked(source, cache):
     (source / "SHA256SUMS.txt").write_text(f"{'0' * 64} 100.dat\n")
     with pytest.raises(ValueError, match=r"100\.dat is not the published file"):

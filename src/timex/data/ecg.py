@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,23 +109,25 @@ def _wfdb_record(stem: Path) -> Record:
         import wfdb
     except ImportError:
         raise ValueError("Reading WFDB records needs the wfdb package: pip install 'timex-explain[ecg]'.") from None
-    header = wfdb.rdheader(str(stem))
+
+    def read(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        try:
+            return function(str(stem), *arguments, **options)
+        except Exception as error:  # wfdb raises whatever numpy raised; a user needs to know the record
+            raise ValueError(f"{stem} cannot be read as a WFDB record ({error}): download it again.") from None
+
+    header = read(wfdb.rdheader)
     if header.fs != RATE:
         raise ValueError(
             f"Expected {stem.name} sampled at {RATE} Hz, got {header.fs} Hz: this is no MIT-BIH Arrhythmia record."
         )
-    assert header.fmt is not None
     if set(header.fmt) == {"212"}:  # two samples in three bytes
         expected, size = header.sig_len * header.n_sig * 3 // 2, stem.with_suffix(".dat").stat().st_size
         if size < expected:
             raise ValueError(
                 f"Expected {expected:,} bytes in {stem.name}.dat, got {size:,}: download it again, it is cut short."
             )
-    try:
-        record = wfdb.rdrecord(str(stem), physical=False, channels=[0])
-        annotation = wfdb.rdann(str(stem), "atr")
-    except Exception as error:  # wfdb raises whatever numpy raised; a user needs to know the record
-        raise ValueError(f"{stem} cannot be read as a WFDB record ({error}): download it again.") from None
+    record, annotation = read(wfdb.rdrecord, physical=False, channels=[0]), read(wfdb.rdann, "atr")
     if record.checksum is not None and record.calc_checksum() != record.checksum:
         raise ValueError(f"{stem.name}.dat does not match the checksum in its header: download it again.")
     sample, symbol = np.asarray(annotation.sample, dtype=np.int64), np.asarray(annotation.symbol)
@@ -198,43 +200,45 @@ def qrs_intervals(ecg: NDArray[np.float64], peaks: Ints) -> Ints:
 
 def build(files: list[Path]) -> tuple[Arrays, dict[str, Any]]:
     """Signals, the beats whose window lies inside their record, and the QRS of the abnormal ones."""
+    read = list(records(files))
     rows = []
-    for record in progress(list(records(files)), "finding QRS complexes"):
-        beat = np.isin(record.symbol, BEATS)
+    for record in progress(read, "finding QRS complexes"):
         whole = (record.sample >= WINDOW // 2) & (record.sample <= len(record.signal) - WINDOW // 2)
-        sample, symbol = record.sample[beat & whole], record.symbol[beat & whole]
+        beat = np.isin(record.symbol, BEATS) & whole
+        sample, symbol = record.sample[beat], record.symbol[beat]
         qrs = np.full((len(sample), 2), -1)
         if np.isin(symbol, ABNORMAL).any():  # others have no truth
             qrs = qrs_intervals((record.signal.astype(np.float64) - record.zero) / record.gain, sample)
-        rows.append((record, sample, symbol, qrs))
-    kept = [np.isin(symbol, KEPT) for _, _, symbol, _ in rows]
-    signal = np.concatenate([record.signal for record, *_ in rows]).astype(np.int32)
-    start = np.cumsum([0, *(len(record.signal) for record, *_ in rows)])
-    symbol = np.concatenate([symbol[k] for (_, _, symbol, _), k in zip(rows, kept, strict=True)])
-    qrs = np.concatenate([(q - s[:, None] + WINDOW // 2)[k] for (_, s, _, q), k in zip(rows, kept, strict=True)])
-    known = np.concatenate([(q[:, 0] >= 0)[k] for (_, _, _, q), k in zip(rows, kept, strict=True)])
+        kept = np.isin(symbol, KEPT)
+        rows.append((sample[kept], symbol[kept], qrs[kept]))
+    sample, symbol, qrs = (np.concatenate(column) for column in zip(*rows, strict=True))
     abnormal = np.isin(symbol, ABNORMAL)
-    if not abnormal.any() or abnormal.all():
+    known = abnormal & (qrs[:, 0] >= 0)
+    if not abnormal.any() or not (symbol == "N").any():
         raise ValueError(
             f"Expected normal (N) and abnormal (L, R) beats, got {counts(symbol)}: add records, for example 100, 109 and 118."
         )
+    signal = np.concatenate([record.signal for record in read]).astype(np.int32)
+    start = np.cumsum([0, *(len(record.signal) for record in read)])
+    of_record = np.repeat(np.arange(len(read)), [len(s) for s, *_ in rows])
     arrays = {
-        "record": np.array([record.name for record, *_ in rows]),
-        "gain": np.array([record.gain for record, *_ in rows]),
-        "zero": np.array([record.zero for record, *_ in rows]),
+        "record": np.array([record.name for record in read]),
+        "gain": np.array([record.gain for record in read]),
+        "zero": np.array([record.zero for record in read]),
         # First differences: half the size once compressed. Summing them up again gives the signals, one after another.
         "delta": np.diff(signal, prepend=0).astype(np.int16),
-        "sample": np.concatenate([(s + offset)[k] for (_, s, _, _), k, offset in zip(rows, kept, start[:-1], strict=True)]),
-        "of_record": np.repeat(np.arange(len(rows)), [k.sum() for k in kept]),
+        "sample": sample + start[of_record],
+        "of_record": of_record,
         "symbol": symbol.astype("S1"),
-        "qrs": np.where((known & abnormal)[:, None], qrs, -1).astype(np.int16),  # first and last sample in the window
+        # First and last sample in the window.
+        "qrs": np.where(known[:, None], qrs - sample[:, None] + WINDOW // 2, -1).astype(np.int16),
     }
-    annotated = counts(np.concatenate([record.symbol[np.isin(record.symbol, KEPT)] for record, *_ in rows]))
+    annotated = counts(np.concatenate([record.symbol[np.isin(record.symbol, KEPT)] for record in read]))
     facts = {
-        "records": len(rows),
+        "records": len(read),
         "windows": counts(symbol),
         "qrs_found": {s: f"{(known & (symbol == s)).sum():,} of {(symbol == s).sum():,}" for s in ABNORMAL if s in symbol},
-        "as_published": "yes" if annotated == PUBLISHED else "a subset" if len(rows) < 48 else "no",
+        "as_published": "yes" if annotated == PUBLISHED else "a subset" if len(read) < 48 else "no",
     }
     return arrays, facts
 
