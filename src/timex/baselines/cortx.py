@@ -71,7 +71,7 @@ class CoRTXReport:
     """Share of the variance of the validation Shapley values that the head predicts: at 0 it is no better than their mean."""
 
 
-class Explainer(nn.Module):
+class Network(nn.Module):
     """An encoder over steps and a head that gives every cell a value for every class.
 
     The authors' head sees one vector per sample. A series is explained step by step here: the contrastive loss compares means
@@ -108,7 +108,7 @@ class Contrast:
 
     stackable = False  # it asks the explained model, which may be anything
 
-    def __init__(self, module: Explainer, positives: Callable[[Tensors, Noise], Tensor], temperature: float) -> None:
+    def __init__(self, module: Network, positives: Callable[[Tensors, Noise], Tensor], temperature: float) -> None:
         self.module, self.positives, self.temperature = module, positives, temperature
 
     def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
@@ -130,7 +130,7 @@ class Regression:
 
     stackable = False
 
-    def __init__(self, module: Explainer) -> None:
+    def __init__(self, module: Network) -> None:
         self.module = module
 
     def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
@@ -177,7 +177,7 @@ class CoRTX(FittedExplainer):
         t, d = train["x"].shape[1:]
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(c.seed)
-            self.network = Explainer(d, self.n_classes, t, c).to(self.device)
+            self.network = Network(d, self.n_classes, t, c).to(self.device)
         schedule = engine.Schedule(epochs=c.pretrain_epochs, batch_size=c.batch_size, decay=True)
         contrast = Contrast(self.network, self._positives, c.temperature)
         run = self._train("CoRTX encoder", contrast, train, val, schedule, progress)

@@ -81,7 +81,7 @@ class DynamaskReport:
     size_last: float
     """Final size regulator: 0 when exactly the share asked for is kept."""
     loss_last: float
-    """Final loss, the regulator at its final weight."""
+    """Final error plus regulator, at its final weight."""
     preserved: float
     """Share of samples for which the model, seeing the masked series, predicts the explained class."""
 
@@ -156,7 +156,7 @@ class Dynamask(FittedExplainer):
             # apart, to know which of the two moved the mask
             of_error, of_shape = (torch.autograd.grad(term.sum(), mask)[0] for term in (error, shape))
             with torch.no_grad():
-                first = error if first is None else first
+                first = error.detach() if first is None else first
                 pull += of_error.abs()
                 velocity = c.momentum * velocity + of_error + of_shape
                 mask = (mask - c.lr * velocity).clamp(0, 1)
