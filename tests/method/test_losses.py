@@ -365,3 +365,40 @@ def test_poly1_cross_entropy_by_hand():
 def test_poly1_without_its_term_is_cross_entropy():
     logits, y = noise(B, C), torch.arange(B) % C
     torch.testing.assert_close(poly1_cross_entropy(logits, y, 0.0), F.cross_entropy(logits, y))
+
+
+# ---- the frozen model's own judgement --------------------------------------------------------------------------------
+
+
+def test_sufficiency_is_the_kl_of_a_loop():
+    logits, kept = noise(B, C), noise(B, C, seed=1)
+    p, q = logits.softmax(-1), kept.softmax(-1)
+    want = sum(float(p[i, c] * (p[i, c] / q[i, c]).log()) for i in range(B) for c in range(C)) / B
+    assert float(losses.sufficiency(logits, kept)) == pytest.approx(want)
+    assert float(losses.sufficiency(logits, logits + 3)) == pytest.approx(0, abs=1e-9)
+
+
+def test_sufficiency_pulls_hardest_where_the_model_is_surest_of_another_class():
+    kept = torch.tensor([[0.0, 30.0]], dtype=torch.double, requires_grad=True)
+    target = torch.tensor([[30.0, 0.0]], dtype=torch.double)
+    (gradient,) = torch.autograd.grad(losses.sufficiency(target, kept), kept)
+    assert gradient.abs().max() == pytest.approx(1.0)
+
+
+def test_necessity_is_that_of_a_loop():
+    logits, hidden, blank = (3 * noise(B, C, seed=s) for s in range(3))
+    q, q_0, c = hidden.softmax(-1), blank.softmax(-1), logits.argmax(-1)
+    each = [max(0.0, float((1 - q_0[i, c[i]]).log() - (1 - q[i, c[i]]).log())) for i in range(B)]
+    assert min(each) == 0 < max(each)
+    assert float(losses.necessity(logits, hidden, blank)) == pytest.approx(sum(each) / B)
+
+
+def test_necessity_is_finite_where_the_model_is_sure():
+    sure = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
+    blank = torch.tensor([[0.0, 200.0, 0.0]])
+    value = losses.necessity(sure.detach(), sure, blank)
+    (gradient,) = torch.autograd.grad(value, sure)
+    assert value.isfinite()
+    assert gradient.isfinite().all()
+    assert gradient[0, 0] > 0
+    assert losses.necessity(sure.detach(), sure, sure.detach()) == 0

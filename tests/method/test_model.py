@@ -8,7 +8,7 @@ from torch.func import functional_call
 from timex.engine import Noise
 from timex.method.config import TimeXConfig
 from timex.method.generator import Generator
-from timex.method.losses import js
+from timex.method.losses import necessity, sufficiency
 from timex.method.model import Surrogate, TimeXModel, masking_for
 from timex.method.objective import FROZEN, Objective, hyper_of
 from timex.reference import CNN, LSTM, Transformer
@@ -428,7 +428,7 @@ def test_the_model_term_is_two_passes_by_hand():
     got, reference, x, b, batch = judged(mask, lam_hidden=0.5)
     with torch.no_grad():
         kept, hidden = reference(mask * x + (1 - mask) * b), reference((1 - mask) * x + mask * b)
-    want = js(batch["logits"], kept).mean() + 0.5 * js(batch["blank"], hidden).mean()
+    want = sufficiency(batch["logits"], kept) + 0.5 * necessity(batch["logits"], hidden, batch["blank"])
     torch.testing.assert_close(got, want)
     assert got > 0
 
@@ -447,7 +447,7 @@ def test_the_model_term_with_missing_cells_hides_none_that_never_were():
     with torch.no_grad():
         views = [torch.where(observed, m * x + (1 - m) * b, 0.0) for m in (mask, 1 - mask)]
         kept, hidden = (reference(v, times, observed) for v in views)
-    torch.testing.assert_close(got, js(batch["logits"], kept).mean() + js(batch["blank"], hidden).mean())
+    torch.testing.assert_close(got, sufficiency(batch["logits"], kept) + necessity(batch["logits"], hidden, batch["blank"]))
 
 
 def test_the_model_term_teaches_the_generator_alone():

@@ -16,10 +16,10 @@ class TimeXConfig:
     """Temperature of the relaxation behind the mask's gradient."""
     lam_lc: float = 1.0
     """Weight of label consistency."""
-    lam_model: float = 3.0
+    lam_model: float = 0.3
     """Weight of the frozen model's own predictions on the masked series; 0 leaves all judgement to the surrogate."""
     lam_hidden: float = 1.0
-    """Weight, within that, of the model learning nothing from the cells that are left out."""
+    """Weight, within that, of what the cells left out still tell the model."""
     lam_e: float = 1.0
     """Weight of the explanation's own terms: sparsity and connectivity."""
     lam_con: float = 2.0
@@ -57,7 +57,7 @@ class TimeXConfig:
     """Learning rate of AdamW."""
     weight_decay: float = 1e-3
     """Decoupled weight decay."""
-    epochs: int = 50
+    epochs: int = 40
     """Ceiling on the number of epochs."""
     batch_size: int = 64
     """Samples in a step; the consistency losses compare all pairs of a batch."""

@@ -79,6 +79,7 @@ class Objective:
     def __init__(self, model: TimeXModel, reference: ReferenceModel, config: TimeXConfig) -> None:
         self.model, self.reference = model, reference
         self.asks_model = config.lam_model > 0
+        self.forecasts = config.label in ("mse", "mse_pairwise")
         self.stackable = model.encoder.stackable
         self.consistency = CONSISTENCY[config.consistency]
         self.landmark_consistency = losses.mbc_normalised if config.consistency == "mbc_normalised" else losses.mbc
@@ -113,10 +114,7 @@ class Objective:
         return {"criterion": value, **terms, "val_agreement": agree, "val_kept": out.p.mean()}
 
     def _model(self, out: Surrogate, frozen: Tensors, batch: Tensors, hyper: Tensors) -> Tensor:
-        """The frozen model's own judgement: it predicts the same from the kept cells, and nothing from the hidden ones.
-
-        Nothing is what it predicts when every cell is hidden.
-        """
+        """The frozen model's own judgement: the kept cells suffice for its prediction, the hidden ones say nothing of it."""
         if not self.asks_model:
             return out.p.new_zeros(())
         weights = {n.removeprefix(FROZEN): v for n, v in frozen.items() if n.startswith(FROZEN)}
@@ -125,8 +123,11 @@ class Objective:
         both = [None if a is None else torch.cat([a, b]) for a, b in zip(*views, strict=True)]  # one pass for the two
         twice = [None if v is None else torch.cat([v, v]) for v in (times, observed)]
         kept, hidden = functional_call(self.reference, weights, (both[0], *twice, both[1])).chunk(2)
-        js = losses.label_consistency_instance
-        return js(batch["logits"], kept) + hyper["lam_hidden"] * js(batch["blank"], hidden)
+        if self.forecasts:
+            change = losses.label_consistency_mse_instance
+            return change(batch["logits"], kept) + hyper["lam_hidden"] * change(batch["blank"], hidden)
+        needed = losses.necessity(batch["logits"], hidden, batch["blank"])
+        return losses.sufficiency(batch["logits"], kept) + hyper["lam_hidden"] * needed
 
     def _explanation(self, p: Tensor, r: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
         """Sparsity and connectivity of the explanation itself."""
