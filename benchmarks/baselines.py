@@ -9,8 +9,8 @@ are those of the tests, run on a few samples or windows and are scaled up. For c
 .31 to .37 s per sample on one H200.
 
 `quality` scores every method on the test part of one fold. References are read from `<references>/<data>`, as `timex train
-<data> --out <references>/<data>` writes them, or trained with their presets. Dynamask has two rows: its settings chosen by `fit`,
-which sees no truth, and chosen by AUPRC on the validation part, which flatters it.
+<data> --out <references>/<data>` writes them, or trained with their presets. Dynamask has two rows: settings chosen by `fit`,
+which sees no truth, and settings chosen by AUPRC on the validation part, which flatters it.
 """
 
 from __future__ import annotations
