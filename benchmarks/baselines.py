@@ -9,12 +9,14 @@ are those of the tests, run on a few samples or windows and are scaled up. For c
 .31 to .37 s per sample on one H200.
 
 `quality` scores every method on the test part of one fold. References are read from `<references>/<data>`, as `timex train
-<data> --out <references>/<data>` writes them, or trained with their presets.
+<data> --out <references>/<data>` writes them, or trained with their presets. Dynamask has two rows: settings chosen by `fit`,
+which sees no truth, and settings chosen by AUPRC on the validation part, which flatters it.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -127,7 +129,7 @@ def dynamask(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All samples at once against one after another."""
     model, _, x = untrained(name)
     x, few = x[: arguments.samples], arguments.loop_samples
-    config = DynamaskConfig(keep_ratio=(0.1,), size_growth=(1e3,))
+    config = DynamaskConfig(keep_ratio=(0.1,), size_growth=(1e3,), sigma_max=(2.0,))  # the published code's blur
     explainer = Dynamask(model, config, arguments.device)
     explainer.explain(x[:2])
     ours, e = timed(lambda: explainer.explain(x), arguments.device)
@@ -203,13 +205,18 @@ def run_quality(arguments: argparse.Namespace) -> None:
         known = np.flatnonzero(data.test.truth.any((1, 2)))[: arguments.samples]
         part = data.test.take(known)
         for method in arguments.methods:
-            row = {"data": name, "fold": arguments.fold, "method": method, "samples": len(part)}
-            row |= assess(find(EXPLAINERS, method, "explainer")(model, device=arguments.device), data, part, arguments)
-            row["paper"] = published(f"r1/{name}/transformer", method)
-            rows.append(row)
-            ours = " / ".join(f"{row[m]:.3f}" for m in METRICS[:3])
-            paper = " / ".join(f"{v:.3f}" for v in row["paper"].values()) or "-"
-            print(f"{name:12} {method:18} {ours}   paper {paper}   {row['fit_s']:.1f} + {row['explain_s']:.1f} s", flush=True)
+            rivals = {method: find(EXPLAINERS, method, "explainer")(model, device=arguments.device)}
+            if method == "dynamask":
+                rivals["dynamask_by_truth"] = dynamask_by_truth(model, data, arguments)
+            for label, explainer in rivals.items():
+                row = {"data": name, "fold": arguments.fold, "method": label, "samples": len(part)}
+                row |= {**assess(explainer, data, part, arguments), "paper": published(f"r1/{name}/transformer", method)}
+                rows.append(row)
+                ours = " / ".join(f"{row[m]:.3f}" for m in METRICS[:3])
+                paper = " / ".join(f"{v:.3f}" for v in row["paper"].values()) or "-"
+                print(
+                    f"{name:12} {label:18} {ours}   paper {paper}   {row['fit_s']:.1f} + {row['explain_s']:.1f} s", flush=True
+                )
         write(rows, arguments)
 
 
@@ -221,6 +228,20 @@ def reference(name: str, data: Any, arguments: argparse.Namespace) -> torch.nn.M
     if arguments.reference_epochs is not None:
         config = replace(config, epochs=arguments.reference_epochs, attempts=1)
     return train_references([data], "transformer", config, device=arguments.device)[0].model
+
+
+def dynamask_by_truth(model: torch.nn.Module, data: Any, arguments: argparse.Namespace) -> Dynamask:
+    """Dynamask with the settings of the best AUPRC on validation series, whose truth no other method gets to see."""
+    val = data.val.take(np.flatnonzero(data.val.truth.any((1, 2)))[: arguments.samples])
+    where = {} if val.observed.all() else {"times": val.times, "observed": val.observed}
+    best: tuple[float, Dynamask] | None = None
+    for ratio, growth, sigma in itertools.product((0.01, 0.1), (1e3, 1e5), (2.0, 10.0)):
+        config = DynamaskConfig(keep_ratio=(ratio,), size_growth=(growth,), sigma_max=(sigma,))
+        explainer = Dynamask(model, config, arguments.device)
+        score = means(explainer.explain(val.x, **where).attribution, val)["auprc"]
+        best = (score, explainer) if best is None or score > best[0] else best
+    assert best is not None
+    return best[1]
 
 
 def assess(explainer: Any, data: Any, part: Any, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -38,7 +38,7 @@ ARCHS = {
 }
 CONFIGS = {
     "timex": TimeXConfig(epochs=1, batch_size=12, n_landmarks=5),
-    "dynamask": DynamaskConfig(keep_ratio=(0.1, 0.3), size_growth=(1e3,), steps=8),
+    "dynamask": DynamaskConfig(keep_ratio=(0.1, 0.3), size_growth=(1e3,), sigma_max=(2.0,), steps=8),
     "winit": WinITConfig(window=3, draws=2, hidden=4, epochs=2),
     "cortx": CoRTXConfig(label_share=0.5, permutations=4, copies=3, layers=1, hidden=4, pretrain_epochs=1, epochs=2),
     "sgt_grad": SGTConfig(epochs=2, batch_size=12),

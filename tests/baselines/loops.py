@@ -40,7 +40,7 @@ def dynamask_by_loop(model, x, target, config, blur=blur_of_sample):
     weight = config.size_weight
     for _ in range(config.steps):
         optimiser.zero_grad()
-        logits = model(blur(x, mask, config.sigma_max)[None])
+        logits = model(blur(x, mask, config.sigma_max[0])[None])
         ordered = mask.flatten().sort(descending=True, stable=True).values
         loss = F.cross_entropy(logits, target[None]) + weight * ((ordered - wanted) ** 2).mean()
         if config.time_weight:

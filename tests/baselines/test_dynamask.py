@@ -1,5 +1,6 @@
 """Dynamask against a loop over samples, its blur and regulator by hand, and what it says when a mask does not move."""
 
+import itertools
 import logging
 
 import numpy as np
@@ -9,11 +10,11 @@ from loops import blur_by_loop, blur_of_sample, dynamask_by_loop
 from torch import nn
 
 from timex.baselines import Dynamask, DynamaskConfig
-from timex.baselines.dynamask import Blur, size_regulator, size_target
+from timex.baselines.dynamask import Blur, Choice, size_regulator, size_target
 from timex.reference import CNN, LSTM, Transformer
 
 N, T, D, C = 5, 13, 2, 3
-ONE = DynamaskConfig(keep_ratio=(0.2,), size_growth=(1e3,), steps=12)
+ONE = DynamaskConfig(keep_ratio=(0.2,), size_growth=(1e3,), sigma_max=(2.0,), steps=12)
 
 
 def series(n=N, t=T, d=D, seed=0):
@@ -44,7 +45,7 @@ MODELS = {
 @pytest.mark.parametrize("time_weight", [0.0, 0.5])
 def test_a_chunk_is_the_loop_over_its_samples(name, time_weight):
     model, x = model_of(MODELS[name]), series()
-    config = DynamaskConfig(keep_ratio=(0.2,), size_growth=(1e3,), steps=12, time_weight=time_weight)
+    config = DynamaskConfig(keep_ratio=(0.2,), size_growth=(1e3,), sigma_max=(2.0,), steps=12, time_weight=time_weight)
     e = Dynamask(model, config, device="cpu").explain(x)
     for i in range(N):
         mask = dynamask_by_loop(model, torch.as_tensor(x[i]), torch.tensor(e.prediction[i]), config)
@@ -115,7 +116,7 @@ def test_it_finds_the_only_cell_that_counts():
     x = np.zeros((2, 20, 1), dtype=np.float32)
     x[:, 0] = 1.0
     x[1, 12] = 1.0  # of no consequence
-    e = Dynamask(FirstStep(), DynamaskConfig(keep_ratio=(0.05,), size_growth=(1e3,)), device="cpu").explain(x)
+    e = Dynamask(FirstStep(), DynamaskConfig(keep_ratio=(0.05,), size_growth=(1e3,), sigma_max=(2.0,)), device="cpu").explain(x)
     assert e.attribution[:, 0, 0].min() > 0.9
     assert e.attribution[:, 1:].max() < 0.5
 
@@ -130,7 +131,7 @@ class Constant(nn.Module):
 @pytest.mark.parametrize(("weight", "growth"), [(1e-9, 1.0), (0.001, 1e5)])
 def test_a_mask_that_the_prediction_does_not_move_is_reported(caplog, weight, growth):
     """Also where the regulator moves it: then it is the first cells that are kept, whatever the series."""
-    config = DynamaskConfig(keep_ratio=(0.5,), size_weight=weight, size_growth=(growth,))
+    config = DynamaskConfig(keep_ratio=(0.5,), size_weight=weight, size_growth=(growth,), sigma_max=(2.0,))
     explainer = Dynamask(Constant(), config, device="cpu")
     with caplog.at_level(logging.WARNING):
         e = explainer.explain(series())
@@ -146,7 +147,7 @@ def test_report():
     assert explainer.report is None
     e = explainer.explain(x, chunk=2)
     report = explainer.report
-    assert (report.keep_ratio, report.size_growth) == (0.2, 1e3)
+    assert report.chosen == (0.2, 1e3, 2.0)
     assert report.still == 0
     wanted = np.zeros(T * D)
     wanted[: round(0.2 * T * D)] = 1
@@ -161,16 +162,21 @@ def test_report():
     assert report.preserved == pytest.approx((logits.argmax(-1).numpy() == e.prediction).mean())
 
 
-def test_fit_chooses_the_pair_whose_cells_say_most():
+def test_fit_chooses_the_settings_whose_cells_say_most():
     model, x = model_of(MODELS["cnn"]), series(30)
-    config = DynamaskConfig(keep_ratio=(0.02, 0.9), size_growth=(1e2, 1e4), steps=15)
+    config = DynamaskConfig(keep_ratio=(0.02, 0.9), size_growth=(1e2, 1e4), sigma_max=(0.5, 4.0), steps=15)
     explainer = Dynamask(model, config, device="cpu")
     with pytest.raises(RuntimeError, match="has not been fitted: call fit"):
         explainer.explain(x)
     explainer.fit(x, x_val=x[:10])
-    scores = {pair: explainer._faithfulness({"x": torch.as_tensor(x[:10])}, *pair) for pair in explainer._pairs()}
-    assert explainer.chosen == min(scores, key=scores.get)
-    assert len({round(v, 4) for v in scores.values()}) > 2
+    score = {}
+    for choice in itertools.starmap(Choice, itertools.product(config.keep_ratio, config.size_growth, config.sigma_max)):
+        score[choice] = explainer._faithfulness({"x": torch.as_tensor(x[:10])}, choice)
+    assert len({round(v, 4) for v in score.values()}) > 3
+    sigma = min(config.sigma_max, key=lambda v: score[Choice(0.02, 1e2, v)])
+    growth = min(config.size_growth, key=lambda v: score[Choice(0.02, v, sigma)])
+    ratio = min(config.keep_ratio, key=lambda v: score[Choice(v, growth, sigma)])
+    assert explainer.chosen == (ratio, growth, sigma)
     assert explainer.explain(x[:3]).attribution.shape == (3, T, D)
 
 

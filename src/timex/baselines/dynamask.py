@@ -5,11 +5,10 @@ Shapes: B samples, T time steps, D channels, C classes, O offsets of the blur; F
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -51,26 +50,35 @@ class DynamaskConfig:
     ran 1e5 alone, which leaves few values but 0 and 1."""
     time_weight: float = 0.0
     """Weight of the mask's variation along time, for smooth masks; off."""
-    sigma_max: float = 2.0
-    """Width, in steps, of the Gaussian blur of a cell that is not kept at all."""
+    sigma_max: tuple[float, ...] = (2.0, 10.0)
+    """Widths, in steps, of the Gaussian blur of a cell that is not kept at all, among which `fit` chooses. The TimeX paper
+    ran 2 alone, which leaves ramps and shifted means as they are."""
     seed: int = 0
     """Seed of the split where no validation data is given; the optimisation itself is not random."""
 
     def __post_init__(self) -> None:
         if not self.keep_ratio or not all(0 < ratio <= 1 for ratio in self.keep_ratio):
             raise ValueError(f"Expected keep_ratio as shares in (0, 1], got {self.keep_ratio}.")
-        if not self.size_growth or not all(growth > 0 for growth in self.size_growth):
-            raise ValueError(f"Expected size_growth as positive numbers, got {self.size_growth}.")
+        for name in ("size_growth", "sigma_max"):
+            values = getattr(self, name)
+            if not values or not all(value > 0 for value in values):
+                raise ValueError(f"Expected {name} as positive numbers, got {values}.")
+
+
+class Choice(NamedTuple):
+    """The settings that are chosen on validation data; one of each in the config."""
+
+    keep_ratio: float
+    size_growth: float
+    sigma_max: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamaskReport:
     """How the optimisation of the masks of one `explain` went, as means over its samples."""
 
-    keep_ratio: float
-    """The share of cells asked for."""
-    size_growth: float
-    """The growth of the regulator."""
+    chosen: Choice
+    """The settings it ran with."""
     still: float
     """Share of samples whose mask the prediction never moved: its gradient vanished. Whatever moved there was moved by the
     size regulator, which keeps the first of equal cells: these masks explain nothing."""
@@ -95,29 +103,37 @@ class Dynamask(FittedExplainer):
     optimised together; their losses are summed, so no sample's gradient sees another.
 
     Its authors try several sizes and take the smallest mask that still does its work. Here `fit` optimises masks on
-    validation samples for every pair of keep ratio and growth and takes the one whose highest cells, at equal numbers, best
+    validation samples and takes the blur, then the growth, then the keep ratio whose highest cells, at equal numbers, best
     preserve the prediction when all other cells become the mean of their channel. With one of each nothing is fitted, and
     `explain` may come first.
 
-    Assumes that blurring removes what matters, which it does to spikes but not to a shifted mean or a long ramp. Where it does
-    not, a confident model gives no gradient and the mask never moves: `report` says so, and so does a warning in the log.
+    Assumes that blurring removes what matters: a narrow blur does it to spikes, not to a shifted mean or a long ramp. Where it
+    does not, a confident model gives no gradient and the mask never moves: `report` says so, and so does a warning in the log.
     """
 
     name = "dynamask"
     config_class = DynamaskConfig
     config: DynamaskConfig
-    chosen: tuple[float, float] | None = None
-    """Keep ratio and growth; None before `fit`."""
+    chosen: Choice | None = None
+    """None before `fit`."""
     report: DynamaskReport | None = None
     """Of the latest `explain`."""
 
     def __init__(self, model: nn.Module, config: Any = None, device: torch.device | str | None = None) -> None:
         super().__init__(model, config, device)
-        if len(self._pairs()) == 1:
-            self.chosen = self._pairs()[0]
+        if all(len(values) == 1 for values in self._options()):
+            self.chosen = self._first()
 
-    def _pairs(self) -> list[tuple[float, float]]:
-        return list(itertools.product(self.config.keep_ratio, self.config.size_growth))
+    def _options(self) -> list[tuple[float, ...]]:
+        return [getattr(self.config, name) for name in Choice._fields]
+
+    def _first(self) -> Choice:
+        return Choice(*(values[0] for values in self._options()))
+
+    def _copies(self, shape: tuple[int, ...]) -> int:
+        t, d = shape[-2:]
+        offsets = 2 * min(reach_of(max(self.config.sigma_max)), t - 1) + 1
+        return max(1, d * offsets // max(t, d, 64))  # the neighbours of every cell outweigh the model's activations
 
     def _check_ready(self, x: NDArray[np.float32]) -> None:
         if self.chosen is None or self.shape is not None:
@@ -135,19 +151,19 @@ class Dynamask(FittedExplainer):
 
     def _attribute(self, batch: Batch) -> Tensor:
         assert self.chosen is not None
-        mask, figures = self._optimise(batch, *self.chosen)
+        mask, figures = self._optimise(batch, self.chosen)
         self._figures.append(figures.cpu())
         return mask
 
-    def _optimise(self, batch: Batch, keep_ratio: float, size_growth: float) -> tuple[Tensor, Tensor]:
+    def _optimise(self, batch: Batch, choice: Choice) -> tuple[Tensor, Tensor]:
         """The masks of a chunk (B, T, D), and figures of every sample (B, 6) for the report."""
         c = self.config
         seen = torch.ones_like(batch.x, dtype=torch.bool) if batch.observed is None else batch.observed
-        blur = Blur(batch.x, seen, c.sigma_max)
-        target = size_target(seen, keep_ratio)
+        blur = Blur(batch.x, seen, choice.sigma_max)
+        target = size_target(seen, choice.keep_ratio)
         mask = torch.full_like(batch.x, START)
         velocity, pull = torch.zeros_like(mask), torch.zeros_like(mask)
-        growth = math.exp(math.log(size_growth) / c.steps)
+        growth = math.exp(math.log(choice.size_growth) / c.steps)
         weight, first = c.size_weight, None
         for _ in range(c.steps):
             mask.requires_grad_()
@@ -177,8 +193,7 @@ class Dynamask(FittedExplainer):
         assert self.chosen is not None
         still, first, last, size, loss, kept = figures.mean(0).tolist()
         return DynamaskReport(
-            keep_ratio=self.chosen[0],
-            size_growth=self.chosen[1],
+            chosen=self.chosen,
             still=still,
             error_first=first,
             error_last=last,
@@ -190,24 +205,28 @@ class Dynamask(FittedExplainer):
     # ------------------------------------------------------------------------------------------------------------ tuning
 
     def _learn(self, train: Tensors, val: Tensors, progress: bool) -> None:
-        if len(self._pairs()) == 1:
-            return
         few = {name: v[:TUNE_SAMPLES] for name, v in val.items()}
-        scores = {pair: self._faithfulness(few, *pair) for pair in self._pairs()}
-        self.chosen = min(scores, key=lambda pair: scores[pair])
-        log.info(
-            "Dynamask keeps %g, growth %g: cross-entropy of the kept cells on validation data %s",
-            *self.chosen,
-            ", ".join(f"{ratio:g}, {growth:g}: {score:.3f}" for (ratio, growth), score in scores.items()),
-        )
+        scores: dict[Choice, float] = {}
+        choice = self._first()
+        for name in ("sigma_max", "size_growth", "keep_ratio"):  # one after another: a few trials instead of every combination
+            rivals = [choice._replace(**{name: value}) for value in getattr(self.config, name)]
+            if len(rivals) > 1:
+                scores |= {rival: self._faithfulness(few, rival) for rival in rivals if rival not in scores}
+                choice = min(rivals, key=lambda rival: scores[rival])
+        self.chosen = choice
+        trials = "; ".join(f"{', '.join(f'{v:g}' for v in rival)}: {score:.3f}" for rival, score in scores.items())
+        log.info("Dynamask runs with %s; probability lost by its highest cells on validation data: %s", choice, trials)
 
-    def _faithfulness(self, data: Tensors, keep_ratio: float, size_growth: float) -> float:
-        """Mean cross-entropy to the predicted class of series that show only the highest cells of their masks."""
+    def _faithfulness(self, data: Tensors, choice: Choice) -> float:
+        """How much of the predicted class's probability is lost, on average, by showing only the highest cells of the masks.
+
+        A probability, not a cross-entropy, which a few confident errors would decide.
+        """
         total, count = 0.0, 0
-        for batch in self._batches(data):
+        for batch in self._batches(data, self._copies(data["x"].shape)):
             with torch.no_grad():
                 batch = batch._replace(target=self.logits(batch.x, batch.times, batch.observed).argmax(-1))
-            mask, _ = self._optimise(batch, keep_ratio, size_growth)
+            mask, _ = self._optimise(batch, choice)
             with torch.no_grad():
                 seen = torch.ones_like(mask, dtype=torch.bool) if batch.observed is None else batch.observed
                 number = seen.sum(1, keepdim=True).clamp(min=1)
@@ -216,9 +235,9 @@ class Dynamask(FittedExplainer):
                 rank = mask.masked_fill(~seen, -1).flatten(1).argsort(dim=1, descending=True, stable=True).argsort(1)
                 shown = [(rank < round(share * rank.shape[1])).view_as(mask) for share in TUNE_SHARES]
                 copies = torch.stack([torch.where(s | ~seen, batch.x, mean) for s in shown], 1)  # (B, shares, T, D)
-                logits = self.logits_of_copies(copies, batch)
-                labels = batch.target[:, None].expand(logits.shape[:2])
-                total += float(F.cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="sum"))
+                probability = self.logits_of_copies(copies, batch).softmax(-1)  # (B, shares, C)
+                labels = batch.target[:, None, None].expand(-1, len(shown), 1)
+                total += float((1 - probability.gather(2, labels)).sum())
                 count += labels.numel()
         return total / count
 
@@ -234,7 +253,7 @@ class Blur:
 
     def __init__(self, x: Tensor, seen: Tensor, sigma_max: float) -> None:
         self.x, self.seen, self.sigma_max = x, seen, sigma_max
-        reach = min(math.ceil(6 * sigma_max), x.shape[1] - 1)  # beyond six widths a weight is below float32's resolution
+        reach = min(reach_of(sigma_max), x.shape[1] - 1)
         offset = torch.arange(-reach, reach + 1, device=x.device)
         self.neighbours = _windows(x, reach)  # (B, T, D, O)
         exponent = -(offset.to(x.dtype) ** 2) / 2
@@ -247,6 +266,11 @@ class Blur:
         sigma = self.sigma_max * (1 - mask) + 1e-5  # never 0, so that the slope stays finite
         weights = (self.exponent / sigma[..., None] ** 2).softmax(-1)
         return torch.where(self.seen, (weights * self.neighbours).sum(-1), self.x)
+
+
+def reach_of(sigma_max: float) -> int:
+    """How many steps a blur looks to either side: beyond five widths all weights together are below 1e-6."""
+    return math.ceil(5 * sigma_max)
 
 
 def _windows(x: Tensor, reach: int) -> Tensor:
