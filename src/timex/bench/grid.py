@@ -28,16 +28,16 @@ SMOKE_EPOCHS = 2
 SMOKE = {"epochs": SMOKE_EPOCHS, "pretrain_epochs": 1, "permutations": 1, "draws": 1, "window": 2, "steps": 3, "n_steps": 5}
 """What `smoke` sets in the settings of an explainer that has such a field."""
 EPOCHS = {
-    "ecg": 6,
-    "ecg_five": 5,
-    "ecg_by_patient": 7,
-    "epilepsy": 47,
-    "epilepsy_by_recording": 54,
-    "boiler": 12,
-    "boiler_plain": 18,
+    "ecg": 4,
+    "ecg_five": 4,
+    "ecg_by_patient": 5,
+    "epilepsy": 38,
+    "epilepsy_by_recording": 40,
+    "boiler": 10,
+    "boiler_plain": 14,
 }
 """Epochs of TimeX on larger data sets: about as many steps as the default takes on the 5,000 samples of a synthetic one."""
-REFERENCE_EPOCHS = {"ecg": 20, "ecg_five": 20, "ecg_by_patient": 20}
+REFERENCE_EPOCHS = {"ecg": 8, "ecg_five": 8, "ecg_by_patient": 8}
 """Ceilings on the epochs of models where the paper's would take hours."""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
