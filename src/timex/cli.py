@@ -737,11 +737,11 @@ def _scores(explainer: Any, series: Series) -> dict[str, dict[str, float]]:
     """Mean scores of TimeX, of IG and of the controls on the samples whose truth is known."""
     from timex.baselines import Amplitude, IntegratedGradients, Random
     from timex.metrics import ground_truth_scores
+    from timex.types import is_regular
 
     known = np.flatnonzero(series.truth.any(axis=(1, 2)))  # type: ignore[union-attr]
     x, times, observed = series.x[known], series.times[known], series.observed[known]
-    regular = bool(observed.all()) and bool((times == np.arange(1, x.shape[1] + 1)).all())
-    where = {} if regular else {"times": times, "observed": observed}
+    where = {} if is_regular(times, observed) else {"times": times, "observed": observed}
     model = explainer.reference
     methods = {"timex": explainer, "ig": IntegratedGradients(model)}
     controls = {"amplitude": Amplitude(model), "random": Random(model)}

@@ -234,6 +234,24 @@ class Explainer(Protocol):
         """Explain the predicted class (or `target`) of every sample."""
 
 
+# --------------------------------------------------------------------------------------------------- regular sampling
+
+
+def regular_times(n: int, t: int) -> NDArray[np.float32]:
+    """Times 1..T for N samples, (N, T)."""
+    return np.tile(np.arange(1, t + 1, dtype=np.float32), (n, 1))
+
+
+def is_regular(times: NDArray[Any], observed: NDArray[np.bool_]) -> bool:
+    """Whether every cell was measured, at times 1..T: times and observed then say nothing and need not travel."""
+    return bool(observed.all()) and bool((times == np.arange(1, times.shape[1] + 1)).all())
+
+
+def regular_part(x: NDArray[Any], y: NDArray[np.int64], truth: NDArray[np.bool_] | None = None) -> Part:
+    """A part whose every cell was measured, at times 1..T."""
+    return Part(x.astype(np.float32), regular_times(*x.shape[:2]), np.ones(x.shape, dtype=bool), y, truth)
+
+
 # ---------------------------------------------------------------------------------------------------- checks on input
 
 

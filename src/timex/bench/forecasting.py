@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from timex.bench.store import Score
 from timex.reference.base import ReferenceModel
 from timex.reference.forecaster import forecast
-from timex.types import Baseline, Dataset, Explanation, Part
+from timex.types import Baseline, Dataset, Explanation, regular_part
 
 STRIDE = 2
 """Hours from one window to the next: neighbours are nearly the same."""
@@ -35,7 +35,8 @@ def windows(smoke: bool) -> dict[str, Any]:
 
 def dataset(smoke: bool) -> Dataset:
     """The windows without what came after them."""
-    train, val, test = (_part(windows(smoke)[name].x) for name in ("train", "val", "test"))
+    series = (windows(smoke)[name].x for name in ("train", "val", "test"))
+    train, val, test = (regular_part(x, np.zeros(len(x), dtype=np.int64)) for x in series)
     ahead = windows(smoke)["train"].y.shape[1]
     return Dataset("ett", train, val, test, ("oil temperature",), tuple(f"+{h} h" for h in range(1, ahead + 1)))
 
@@ -77,8 +78,3 @@ def _top(score: NDArray[Any]) -> NDArray[np.bool_]:
     flat = score.reshape(len(score), -1)
     place = np.argsort(np.argsort(-flat, axis=1, kind="stable"), axis=1)
     return (place < round(KEPT * flat.shape[1])).reshape(score.shape)
-
-
-def _part(x: NDArray[np.float32]) -> Part:
-    times = np.broadcast_to(np.arange(1, x.shape[1] + 1, dtype=np.float32), x.shape[:2]).copy()
-    return Part(x, times, np.ones(x.shape, dtype=bool), np.zeros(len(x), dtype=np.int64))

@@ -20,8 +20,8 @@ from timex.bench.tables import QUANTILES
 from timex.metrics import ground_truth_scores
 from timex.metrics.landmarks import landmark_clusters, landmark_dtw
 from timex.reference.base import ReferenceModel
-from timex.reference.train import predict_proba, regular
-from timex.types import Dataset, Explanation, Part
+from timex.reference.train import predict_proba
+from timex.types import Dataset, Explanation, Part, is_regular
 
 PANEL_SAMPLES = 3
 MAX_EXPLAINED = 1000
@@ -96,7 +96,7 @@ class Measure(NamedTuple):
 
 def where(part: Part) -> dict[str, Any]:
     """The times and observed cells of a part, for explainers, only where they say something."""
-    return {} if regular(part) else {"times": part.times, "observed": part.observed}
+    return {} if is_regular(part.times, part.observed) else {"times": part.times, "observed": part.observed}
 
 
 # ------------------------------------------------------------------------------------------------------ which samples

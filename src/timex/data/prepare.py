@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from timex.types import Dataset, Part, atomic_path
+from timex.types import Dataset, Part, atomic_path, regular_part
 
 Arrays = dict[str, NDArray[Any]]
 Ints = NDArray[np.int64]
@@ -259,8 +259,7 @@ def make_dataset(
 
     def part(i: Ints) -> Part:
         x, truth = windows(i)
-        times = np.broadcast_to(np.arange(1, x.shape[1] + 1, dtype=np.float32), x.shape[:2]).copy()
-        return Part(x.astype(np.float32), times, np.ones(x.shape, dtype=bool), y[i], truth)
+        return regular_part(x, y[i], truth)
 
     train, val, test = (part(i) for i in index)
     return Dataset(name, train, val, test, tuple(channels), tuple(classes), fold=fold, seed=seed)

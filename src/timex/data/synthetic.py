@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 from numpy.typing import NDArray
 
-from timex.types import Dataset, Part
+from timex.types import Dataset, Part, regular_part
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -285,12 +285,6 @@ def marked(shape: tuple[int, ...], cells: tuple[Ints, ...]) -> Bools:
     truth = np.zeros(shape, dtype=bool)
     truth[cells] = True
     return truth
-
-
-def regular_part(x: Floats, y: Ints, truth: Bools) -> Part:
-    """The part of a series measured at every step 1..T."""
-    times = np.broadcast_to(np.arange(1, x.shape[1] + 1, dtype=np.float32), x.shape[:2])
-    return Part(x.astype(np.float32), times.copy(), np.ones(x.shape, dtype=bool), y, truth)
 
 
 # ------------------------------------------------------------------------------------------------------ the data sets

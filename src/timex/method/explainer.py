@@ -29,7 +29,16 @@ from timex.method.objective import FROZEN, Objective, hyper_of, structure_of
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, weights_hash
 from timex.reference.wrap import Pick, Pool, Wrapped, clear_hooks
-from timex.types import Baseline, Explanation, atomic_path, baseline_of, check_labels, check_series
+from timex.types import (
+    Baseline,
+    Explanation,
+    atomic_path,
+    baseline_of,
+    check_labels,
+    check_series,
+    is_regular,
+    regular_times,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -254,7 +263,7 @@ class TimeX:
         n = len(member.train["x"])
         data = _Series(
             member.train["x"].numpy(),
-            _regular_times(n, self.model.encoder.n_steps) if times is None else times.numpy(),
+            regular_times(n, self.model.encoder.n_steps) if times is None else times.numpy(),
             np.ones(member.train["x"].shape, dtype=bool) if observed is None else observed.numpy(),
         )
         outputs = list(self._forward(data, self.device))
@@ -558,7 +567,7 @@ class _Series:
     def tensors(self, device: torch.device | str) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """x, and times and observed only where they say something."""
         x = _tensor(self.x, device)
-        if self.observed.all() and (self.times == np.arange(1, self.x.shape[1] + 1)).all():
+        if is_regular(self.times, self.observed):
             return x, None, None
         return x, _tensor(self.times, device), _tensor(self.observed, device)
 
@@ -574,10 +583,6 @@ def _series(value: Any) -> _Series:
 def _tensor(array: NDArray[Any], device: torch.device | str) -> Tensor:
     """The array on `device`; torch warns of arrays it may not write to and refuses negative strides, so views are copied."""
     return torch.as_tensor(np.require(array, requirements=["C", "W"]), device=device)
-
-
-def _regular_times(n: int, t: int) -> NDArray[np.float32]:
-    return np.broadcast_to(np.arange(1, t + 1, dtype=np.float32), (n, t))
 
 
 def _chunk(n_steps: int) -> int:

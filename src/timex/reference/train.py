@@ -24,7 +24,7 @@ from timex.metrics import classification_scores
 from timex.paper import published
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, initialised
-from timex.types import Dataset, Part, to_tensors
+from timex.types import Dataset, Part, is_regular, to_tensors
 
 GATE = 0.02
 """How far below the paper's F1 a reference may be before it is trained again."""
@@ -142,15 +142,10 @@ def macro_f1(logits: Tensor, y: Tensor) -> Tensor:
     return (2 * hits / count.clamp(min=1)).sum() / (count > 0).sum()
 
 
-def regular(part: Part) -> bool:
-    """Whether every cell was measured at times 1..T, so that times and observed need not travel."""
-    return bool(part.observed.all()) and bool((part.times == np.arange(1, part.times.shape[1] + 1)).all())
-
-
 def batch_tensors(part: Part, device: torch.device | str = "cpu") -> Tensors:
     """The tensors a model needs of a part: x and y, and times and observed only where they say something."""
     tensors = to_tensors(part, device)
-    return {"x": tensors["x"], "y": tensors["y"]} if regular(part) else tensors
+    return {"x": tensors["x"], "y": tensors["y"]} if is_regular(part.times, part.observed) else tensors
 
 
 @torch.no_grad()
