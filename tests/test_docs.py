@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import numpy as np
 import pytest
 import torch
 import typer
@@ -29,6 +30,7 @@ from timex.cli import app
 from timex.data.files import Series, write_series
 from timex.data.synthetic import freqshapes
 from timex.registry import DATASETS, EXPLAINERS
+from timex.types import Dataset, regular_part
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -200,11 +202,23 @@ def test_commands_parse(place, words):
     assert CliRunner().invoke(app, [*path, "--help"]).exit_code == 0
 
 
+def beats():
+    """A few windows of the shape of the ECG's, with a bump in the middle that is up or down."""
+    rng = np.random.default_rng(0)
+    truth = np.zeros((36, 360, 1), dtype=bool)
+    truth[:, 170:190] = True
+    y = np.arange(36) % 2
+    x = rng.normal(scale=0.2, size=truth.shape) + truth * (2 * y - 1)[:, None, None]
+    whole = regular_part(x, y, truth)
+    parts = (whole.take(np.arange(start, start + 12)) for start in (0, 12, 24))
+    return Dataset("ecg", *parts, ("MLII",), ("normal", "abnormal"))
+
+
 EXTRA = {
     "demo": ["--epochs", "1", "--reference-epochs", "1"],
     "train": ["--epochs", "1"],
     "fit": ["--epochs", "1"],
-    **{name: [] for name in ("explain", "evaluate", "report", "data list", "data describe")},
+    **{name: [] for name in ("explain", "evaluate", "report", "data list", "data describe", "bench list")},
 }
 """Commands that are run, and what is added to make them quick; others are only parsed."""
 
@@ -242,6 +256,7 @@ def given_files():
 @pytest.mark.parametrize("page", sorted({place.split(":")[0] for place, _ in command_lines()}))
 def test_commands_run(page, quiet, monkeypatch):
     monkeypatch.setitem(DATASETS, "freqshapes", lambda seed, fold: freqshapes(seed, fold, sizes=(64, 24, 24)))
+    monkeypatch.setitem(DATASETS, "ecg", lambda seed, fold: beats())  # nobody has downloaded it here
     monkeypatch.setattr("sys.path", [*sys.path])  # where --model puts the folder
     given_files()
     for place, words in command_lines():
