@@ -74,8 +74,8 @@ def test_unknown_arms_say_which_are_known():
 
 
 def test_large_data_sets_take_as_many_steps_not_epochs():
-    assert cell(datasets=("ecg",)).config.epochs == 6
-    assert cell(datasets=("ecg",)).reference.epochs <= 20
+    assert cell(datasets=("ecg",)).config.epochs == 4
+    assert cell(datasets=("ecg",)).reference.epochs == 8
     assert cell().config.epochs == TimeXConfig().epochs
 
 
