@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+collect_ignore = ["bench/plugin_for_tests.py"]  # importing it adds to the registry, which the search for doctests would do
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
