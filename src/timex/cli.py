@@ -55,7 +55,7 @@ class TablesAreCommands(typer.core.TyperGroup):
 bench_app = typer.Typer(
     no_args_is_help=True, cls=TablesAreCommands, help="The paper's tables and figures: timex bench TABLE..."
 )
-app.add_typer(bench_app, name="bench")
+app.add_typer(bench_app, name="bench", rich_help_panel="The paper's evaluation")
 
 # A pipe has no width: without this, tables for a program or a file would be cut at 80 columns.
 console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
