@@ -18,7 +18,7 @@ from timex.reference.train import preset, train_references
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-EPOCHS = 15  # a fifth of the default, to keep the tests short
+EPOCHS = 15  # fewer than the default, to keep the tests short
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +30,8 @@ def auprc(explanation, truth):
     return float(np.nanmean(ground_truth_scores(explanation.attribution, truth)["auprc"]))
 
 
-def fitted(model, x, x_val, embedding=None, epochs=EPOCHS, settings=None, **options):
-    config = TimeXConfig(epochs=epochs, **(settings or {}))
-    return TimeX(model, embedding, config, device="cpu", **options).fit(x, x_val=x_val, progress=False)
+def fitted(model, x, x_val, embedding=None, epochs=EPOCHS, **options):
+    return TimeX(model, embedding, TimeXConfig(epochs=epochs), device="cpu", **options).fit(x, x_val=x_val, progress=False)
 
 
 # ------------------------------------------------------------------------------------ models written by somebody else
