@@ -27,6 +27,11 @@ from timex.reference.train import preset, train_references
 DEFAULT = TimeXConfig()
 VARIANTS = {
     "default": DEFAULT,
+    "model_none": replace(DEFAULT, lam_model=0.0),
+    "hidden_none": replace(DEFAULT, lam_hidden=0.0),
+    "lam_model_1": replace(DEFAULT, lam_model=1.0),
+    "filters_none": replace(DEFAULT, generator_filters=0),
+    "filters_32": replace(DEFAULT, generator_filters=32),
     "shown_none": replace(DEFAULT, shown=0.0),
     "fill_draw": replace(DEFAULT, fill="draw"),
     "masking_attention": replace(DEFAULT, masking="attention"),

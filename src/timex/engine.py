@@ -127,12 +127,12 @@ def stacking() -> bool:
     return torch.compiler.is_compiling() or _stacking.get()
 
 
-def stacked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`torch.vmap` of a function of one member, which is told by `stacking()`."""
-    return _told(torch.vmap(function))
+def stacked(function: Callable[..., Any], compile: bool = False) -> Callable[..., Any]:
+    """`torch.vmap` of a function of one member, which is told by `stacking()`; compiled if wanted."""
+    vmapped = torch.vmap(function)
+    if compile:
+        vmapped = torch.compile(vmapped, dynamic=False)
 
-
-def _told(vmapped: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         token = _stacking.set(True)
         try:
@@ -376,11 +376,9 @@ class _Run:
             out = member(*(torch.utils._pytree.tree_map(lambda v: v.squeeze(0), a) for a in arguments))
             return {name: value[None] for name, value in out.items()}
 
-        several = len(self.members) > 1
-        call = torch.vmap(member) if several else single
-        if compile:
-            call = torch.compile(call, dynamic=False)
-        return _told(call) if several else call
+        if len(self.members) > 1:
+            return stacked(member, compile)
+        return torch.compile(single, dynamic=False) if compile else single
 
     def params(self, flat: Tensor) -> Tensors:
         """The (K, P) buffer as named, shaped views."""

@@ -56,16 +56,19 @@ def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Fi
 
 
 def r_sweep(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
-    """AUPRC, AUP and AUR over r."""
-    figure, axes = _panels(len(found))
-    for ax, block in zip(axes, found, strict=True):
-        rows = [(ARMS[row.label.partition(":")[2]]["r"], row) for row in block.rows if row.stats]
-        for number, metric in enumerate(block.metrics):
-            points = {r: row.stats[metric] for r, row in rows}
-            _curve(ax, points, list(points), COLUMNS.get(metric, metric.upper()), f"C{number}")
-        ax.set(title=block.title, xlabel="r", ylim=(0, 1))
-        ax.legend()
-    yield "", figure
+    """AUPRC, AUP and AUR over r, one figure per data set."""
+    from timex.report.plots import plot_r_sweep
+
+    for number, block in enumerate(found):
+        rows = {ARMS[row.label.partition(":")[2]]["r"]: row for row in block.rows if row.stats}
+        means, errors = (
+            {
+                COLUMNS.get(m, m.upper()): {r: float(np.nan_to_num(getattr(row.stats[m], of))) for r, row in rows.items()}
+                for m in block.metrics
+            }
+            for of in ("mean", "se_folds")
+        )
+        yield f"-{number}" if number else "", plot_r_sweep(means, errors)
 
 
 def dtw_distributions(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
