@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from timex.method.config import TimeXConfig
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -224,7 +226,9 @@ def fit(
     embedding: Annotated[str | None, typer.Option(help="Layer whose output is the embedding, with --model.")] = None,
     pool: Annotated[int | None, typer.Option(help="Axis of that layer's output to average over.")] = None,
     output: Annotated[int | None, typer.Option(help="Which of that layer's outputs, if it returns several.")] = None,
-    r: Annotated[float, typer.Option(help="Prior probability that a cell is kept; lower for sparser explanations.")] = 0.2,
+    r: Annotated[
+        float, typer.Option(help="Prior probability that a cell is kept; lower for sparser explanations.")
+    ] = TimeXConfig.r,
     val: Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is set apart.")] = None,
     fold: Fold = 0,
     epochs: Epochs = None,
@@ -238,7 +242,7 @@ def fit(
     """
     from dataclasses import replace
 
-    from timex import TimeX, TimeXConfig
+    from timex import TimeX
 
     module, source = _load_model(model, reference)
     train_series, val_series = _training_series(data, val, fold)
@@ -376,7 +380,7 @@ def demo(
 
     import torch
 
-    from timex import TimeX, TimeXConfig, load_dataset
+    from timex import TimeX, load_dataset
     from timex.baselines import IntegratedGradients
     from timex.data.files import Series, write_series
     from timex.progress import counting_bar

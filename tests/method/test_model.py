@@ -406,8 +406,8 @@ def test_functional_weights_are_those_given():
 # ------------------------------------------------------------------------------------------------ the model's own judgement
 
 
-def judged(mask, lam_hidden=1.0, masking="value", times=None, observed=None):
-    """The model term for a given mask, and its parts by hand."""
+def judged(p, mask, lam_hidden=1.0, masking="value", times=None, observed=None):
+    """The model term for a given p and a draw from it, and its parts by hand."""
     reference, x = transformer().requires_grad_(False), series()
     config = TimeXConfig(n_landmarks=5, masking=masking)
     model = seeded(lambda: TimeXModel(reference, config), seed=1)
@@ -417,24 +417,24 @@ def judged(mask, lam_hidden=1.0, masking="value", times=None, observed=None):
     with torch.no_grad():
         batch = {"x": x, "logits": reference(x, times, observed), "blank": reference(blank_x, times, observed)}
         batch |= {} if observed is None else {"times": times, "observed": observed}
-        out = Surrogate(mask, mask, b, torch.zeros(B, 1), torch.zeros(B, C))
+        out = Surrogate(p, mask, b, torch.zeros(B, 1), torch.zeros(B, C))
         frozen = {FROZEN + name: p for name, p in reference.named_parameters()}
         got = objective._model(out, frozen, batch, {"lam_hidden": torch.tensor(lam_hidden)})
     return got, reference, x, b, batch
 
 
 def test_the_model_term_is_two_passes_by_hand():
-    mask = (series(seed=3) > 0).float()
-    got, reference, x, b, batch = judged(mask, lam_hidden=0.5)
+    p, mask = series(seed=3).sigmoid(), (series(seed=4) > 0).float()
+    got, reference, x, b, batch = judged(p, mask, lam_hidden=0.5)
     with torch.no_grad():
-        kept, hidden = reference(mask * x + (1 - mask) * b), reference((1 - mask) * x + mask * b)
+        kept, hidden = reference(mask * x + (1 - mask) * b), reference((1 - p) * x + p * b)
     want = sufficiency(batch["logits"], kept) + 0.5 * necessity(batch["logits"], hidden, batch["blank"])
     torch.testing.assert_close(got, want)
     assert got > 0
 
 
 def test_the_model_term_vanishes_where_everything_is_kept_and_nothing_hidden():
-    got, *_ = judged(torch.ones(B, T, D))
+    got, *_ = judged(torch.ones(B, T, D), torch.ones(B, T, D))
     torch.testing.assert_close(got, torch.zeros(()), atol=1e-6, rtol=0)
 
 
@@ -442,10 +442,10 @@ def test_the_model_term_with_missing_cells_hides_none_that_never_were():
     observed = torch.ones(B, T, D, dtype=torch.bool)
     observed[:, 4:, 1] = False
     times = torch.arange(1.0, T + 1).expand(B, T) * 1.5
-    mask = (series(seed=3) > 0).float()
-    got, reference, x, b, batch = judged(mask, times=times, observed=observed)
+    p, mask = series(seed=3).sigmoid(), (series(seed=4) > 0).float()
+    got, reference, x, b, batch = judged(p, mask, times=times, observed=observed)
     with torch.no_grad():
-        views = [torch.where(observed, m * x + (1 - m) * b, 0.0) for m in (mask, 1 - mask)]
+        views = [torch.where(observed, m * x + (1 - m) * b, 0.0) for m in (mask, 1 - p)]
         kept, hidden = (reference(v, times, observed) for v in views)
     torch.testing.assert_close(got, sufficiency(batch["logits"], kept) + necessity(batch["logits"], hidden, batch["blank"]))
 

@@ -28,13 +28,13 @@ SMOKE_EPOCHS = 2
 SMOKE = {"epochs": SMOKE_EPOCHS, "pretrain_epochs": 1, "permutations": 1, "draws": 1, "window": 2, "steps": 3, "n_steps": 5}
 """What `smoke` sets in the settings of an explainer that has such a field."""
 EPOCHS = {
-    "ecg": 4,
-    "ecg_five": 4,
-    "ecg_by_patient": 5,
-    "epilepsy": 38,
-    "epilepsy_by_recording": 40,
-    "boiler": 10,
-    "boiler_plain": 14,
+    "ecg": 3,
+    "ecg_five": 3,
+    "ecg_by_patient": 4,
+    "epilepsy": 28,
+    "epilepsy_by_recording": 30,
+    "boiler": 8,
+    "boiler_plain": 10,
 }
 """Epochs of TimeX on larger data sets: about as many steps as the default takes on the 5,000 samples of a synthetic one."""
 REFERENCE_EPOCHS = {"ecg": 8, "ecg_five": 8, "ecg_by_patient": 8}

@@ -10,13 +10,13 @@ from typing import Literal, get_args, get_origin, get_type_hints
 class TimeXConfig:
     """Settings of TimeX. The defaults are meant for data sets and models nobody has tuned for."""
 
-    r: float = 0.2
+    r: float = 0.15
     """Prior probability that a cell is kept; lower for sparser explanations."""
     tau: float = 1.0
     """Temperature of the relaxation behind the mask's gradient."""
     lam_lc: float = 1.0
     """Weight of label consistency."""
-    lam_model: float = 0.3
+    lam_model: float = 2.0
     """Weight of the frozen model's own predictions on the masked series; 0 leaves all judgement to the surrogate."""
     lam_hidden: float = 1.0
     """Weight, within that, of what the cells left out still tell the model."""
@@ -53,11 +53,11 @@ class TimeXConfig:
     """Dropout in the generator."""
     n_landmarks: int = 50
     """Landmarks to learn."""
-    lr: float = 1e-3
+    lr: float = 2e-3
     """Learning rate of AdamW."""
     weight_decay: float = 1e-3
     """Decoupled weight decay."""
-    epochs: int = 40
+    epochs: int = 30
     """Ceiling on the number of epochs."""
     batch_size: int = 64
     """Samples in a step; the consistency losses compare all pairs of a batch."""
@@ -101,6 +101,7 @@ _PAPER = TimeXConfig(
     label="pairwise",
     select="consistency",
     generator_filters=0,
+    lr=1e-3,
     scheduler="plateau",
     epochs=50,
 )

@@ -257,9 +257,10 @@ def label_consistency_mse_instance(y: Tensor, y_e: Tensor) -> Tensor:
 
 
 def sufficiency(logits: Tensor, kept: Tensor) -> Tensor:
-    """How far the model's prediction from the kept cells is from that of the whole series: mean KL(F(x) || F(x^m)).
+    """How far the model's prediction from the kept cells is from that of the whole series: mean log(1 + KL(F(x) || F(x^m))).
 
-    KL and not JS: a model that is sure of another class has a vanishing gradient in JS, and that is where masks start.
+    KL and not JS: a model that is sure of another class has a vanishing gradient in JS, and that is where masks start. Its
+    logarithm: KL has no bound, and a few samples that are beyond help would drown all others.
 
     Args:
         logits: Predictions from the whole series, (B, C).
@@ -267,18 +268,18 @@ def sufficiency(logits: Tensor, kept: Tensor) -> Tensor:
 
     Example:
         >>> sure, unsure = torch.tensor([[100.0, 0.0]]), torch.zeros(1, 2)
-        >>> round(float(sufficiency(sure, unsure)), 4)  # log 2
-        0.6931
+        >>> round(float(sufficiency(sure, unsure)), 4)  # log(1 + log 2)
+        0.5266
     """
     log_p, log_q = logits.log_softmax(-1), kept.log_softmax(-1)
-    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
+    return (log_p.exp() * (log_p - log_q)).sum(-1).clamp_min(0).log1p().mean()
 
 
 def necessity(logits: Tensor, hidden: Tensor, blank: Tensor) -> Tensor:
     """How much the hidden cells speak for the predicted class c, beyond what the model says to a blank series.
 
-    The mean of max(0, log(1 - q_blank(c)) - log(1 - q_hidden(c))): nothing has to be predicted from the hidden cells, they only
-    must not give the class away. A class that the model predicts from nothing is never held against them.
+    The mean of log(1 + max(0, log(1 - q_blank(c)) - log(1 - q_hidden(c)))): nothing has to be predicted from the hidden cells,
+    they only must not give the class away. A class that the model predicts from nothing is never held against them.
 
     Args:
         logits: Predictions from the whole series, (B, C); c is the likeliest class of a sample.
@@ -288,8 +289,8 @@ def necessity(logits: Tensor, hidden: Tensor, blank: Tensor) -> Tensor:
     Example:
         >>> logits, blank = torch.tensor([[9.0, 0.0]]), torch.zeros(1, 2)
         >>> hidden = torch.tensor([[0.75, 0.25], [0.25, 0.75]]).log()
-        >>> [round(float(necessity(logits, h[None], blank)), 4) for h in hidden]  # log(.5 / .25), and no reward below .5
-        [0.6931, 0.0]
+        >>> [round(float(necessity(logits, h[None], blank)), 4) for h in hidden]  # log(1 + log(.5 / .25)); no reward below .5
+        [0.5266, 0.0]
     """
     c = logits.argmax(-1, keepdim=True)
     others = torch.ones_like(logits, dtype=torch.bool).scatter(-1, c, False)
@@ -297,7 +298,7 @@ def necessity(logits: Tensor, hidden: Tensor, blank: Tensor) -> Tensor:
     def log_not_c(values: Tensor) -> Tensor:  # (B,)
         return values.log_softmax(-1).where(others, torch.finfo(values.dtype).min).logsumexp(-1)
 
-    return (log_not_c(blank) - log_not_c(hidden)).relu().mean()
+    return (log_not_c(blank) - log_not_c(hidden)).relu().log1p().mean()
 
 
 def poly1_cross_entropy(logits: Tensor, y: Tensor, epsilon: float | Tensor = 1.0) -> Tensor:

@@ -114,12 +114,16 @@ class Objective:
         return {"criterion": value, **terms, "val_agreement": agree, "val_kept": out.p.mean()}
 
     def _model(self, out: Surrogate, frozen: Tensors, batch: Tensors, hyper: Tensors) -> Tensor:
-        """The frozen model's own judgement: the kept cells suffice for its prediction, the hidden ones say nothing of it."""
+        """The frozen model's own judgement: the kept cells suffice for its prediction, the hidden ones say nothing of it.
+
+        The kept cells are those of the draw. The hidden ones are shown at the strength 1 - p: were they drawn too, the few
+        cells of a motif that every draw leaves behind would give it away, and p would fall where the series contradicts it.
+        """
         if not self.asks_model:
             return out.p.new_zeros(())
         weights = {n.removeprefix(FROZEN): v for n, v in frozen.items() if n.startswith(FROZEN)}
         x, times, observed = batch["x"], batch.get("times"), batch.get("observed")
-        views = [self.model.masked(x, observed, mask, out.b) for mask in (out.mask, 1 - out.mask)]
+        views = [self.model.masked(x, observed, mask, out.b) for mask in (out.mask, 1 - out.p)]
         both = [None if a is None else torch.cat([a, b]) for a, b in zip(*views, strict=True)]  # one pass for the two
         twice = [None if v is None else torch.cat([v, v]) for v in (times, observed)]
         kept, hidden = functional_call(self.reference, weights, (both[0], *twice, both[1])).chunk(2)
