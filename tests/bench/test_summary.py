@@ -78,6 +78,7 @@ def test_verdicts(a, b, higher, said):
 
 def test_a_block_ranks_explainers_not_controls():
     results = [*made("timex", [0.9, 0.8]), *made("ig", [0.5, 0.7]), *made("winit", [0.1, 0.2]), *made("amplitude", [1.0, 1.0])]
+    results += [r for label in ("timex", "centre") for r in made(label, [1.0], dataset="ecg")]
     (block,) = blocks(TABLES["univariate"], results)
     assert [r.label for r in block.rows] == ["ig", "winit", "timex", "amplitude"]  # the order of the table
     assert block.best("auprc") == ["timex", "ig"]
@@ -85,6 +86,8 @@ def test_a_block_ranks_explainers_not_controls():
     assert rival == "ig"
     assert d.mean == pytest.approx(0.25)
     assert block.rows[2].paper == {"auprc": 0.8324, "aup": 0.7219, "aur": 0.6381}
+    (ecg,) = blocks(TABLES["ecg"], results)
+    assert [r.control for r in ecg.rows] == [False, True]
 
 
 def test_other_methods_join_a_table_arms_of_other_tables_do_not():

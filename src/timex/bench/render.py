@@ -28,6 +28,7 @@ NAMES = {
     "sgt_grad": "SGT + Grad",
     "random": "random (control)",
     "amplitude": "amplitude (control)",
+    "centre": "centre (control)",
     "reference": "model",
     "landmark": "landmarks",
     "kmeans": "K-means",
