@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
@@ -15,8 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from timex.bench import TABLES, Settings, Store, run, show
+from timex.bench.grid import cells_of, plan
 from timex.bench.run import load_plugins
 from timex.bench.tables import REFERENCE
+from timex.bench.work import work
 from timex.cli import app
 from timex.registry import DATASETS, EXPLAINERS
 
@@ -65,12 +68,24 @@ def test_a_failing_explainer_stops_nobody_and_is_tried_again(tmp_path, plugin, m
     assert calls == [f"called with SlopeConfig(steps=3, seed={k})" for k in range(2)]
 
 
-def test_what_is_missing_is_a_failed_cell_that_says_so(tmp_path):
-    done = run(["univariate"], tmp_path, Settings(folds=1, smoke=True), datasets=["nowhere"], methods=["random"], device="cpu")
-    assert len(done.failed) == 1
-    assert "Expected a data set among" in next(iter(done.failed.values()))
-    done = run(["univariate"], tmp_path, Settings(folds=1, smoke=True), datasets=["freqshapes"], methods=["lime"], device="cpu")
-    assert "Unknown explainer 'lime'; known: timex" in next(iter(done.failed.values()))
+def test_data_that_is_not_at_hand_is_a_failed_cell_that_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIMEX_DATA", str(tmp_path / "none"))
+    one = Settings(folds=1, smoke=True)
+    done = run(["univariate"], tmp_path, one, datasets=["epilepsy"], methods=["random"], device="cpu")
+    assert ["is not prepared" in error for error in done.failed.values()] == [True]
+
+
+def test_unknown_names_stop_a_run_before_it_trains(tmp_path):
+    for wrong in ({"methods": ["random", "lime"]}, {"methods": ["random"], "datasets": ["freqshapes", "nowhere"]}):
+        with pytest.raises(ValueError, match="Unknown"):
+            run(["univariate"], tmp_path, SMOKE, device="cpu", **wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_with_other_data_says_so(tmp_path):
+    (cell,) = cells_of([TABLES["univariate"]], Settings(folds=1, smoke=True), ["freqshapes"], ["random"])
+    (task, _) = plan([replace(cell, data="a digest")], tmp_path)
+    assert "freqshapes was prepared from other files" in work(task, tmp_path, "cpu").error
 
 
 def test_a_data_set_of_ones_own_and_the_table_of_it(tmp_path, plugin):
@@ -104,6 +119,8 @@ def test_timex_is_fitted_once_for_every_table(tmp_path):
     truth = kept["ground_truth"]
     assert {"auprc", "aup", "aur", "iou", "auprc_trapezoid", "aup_rank", "aur_rank", "agreement"} == set(truth.scores)
     assert {"device", "torch", "python", "timex", "fit_seconds", "explain_seconds", "train_seconds"} <= set(truth.facts)
+    assert (tmp_path / truth.facts["reference"] / "reference.json").is_file()
+    assert len(truth.facts["code"]) == 10
     assert kept["runtime"].scores["fit_seconds"].value == truth.facts["fit_seconds"] > 0
     drawn = [p.name for p in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
     panels = [f"{name}-freqshapes-transformer.png" for name in ("explanations", "architectures-figure")]

@@ -2,10 +2,13 @@
 
 import json
 import math
+from dataclasses import asdict, replace
 
 import pytest
 
+from timex.bench.grid import Settings, cells_of
 from timex.bench.store import Result, Score, Store
+from timex.bench.tables import TABLES
 
 
 def result(fold=0, *, value=0.5, error=None, **cell):
@@ -50,6 +53,15 @@ def test_half_a_file_is_no_cell(tmp_path):
     store.write(result(0))
     (tmp_path / "cells" / ".key-f1.json.abcd").write_text('{"cell": {"fo')  # what a killed process leaves
     assert [r.key for r in store.results()] == ["key-f0"]
+
+
+def test_cells_of_before_say_by_their_settings_which_model_they_explain():
+    cell = cells_of([TABLES["lstm"]], Settings(folds=2, seed=3, smoke=True), ["seqcomb_mv"], ["random"])[1]
+    config = json.loads(json.dumps({"reference": asdict(cell.reference), "explainer": None}))
+    old = Result(cell=cell.identity, key=cell.key, config_hash=cell.config_hash, facts={"config": config})
+    assert old.reference == cell.reference_folder
+    assert replace(old, facts={"reference": "elsewhere", "config": config}).reference == "elsewhere"
+    assert replace(old, facts={}).reference is None
 
 
 def test_rows_have_one_metric_each(tmp_path):

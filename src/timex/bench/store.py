@@ -6,6 +6,7 @@ spreads them out, one row per metric; `export` packs them into one file per data
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -58,7 +59,7 @@ class Result:
         scores: The metrics; empty if it failed.
         detail: Anything a figure needs beyond them, small.
         error: Why it failed, or None.
-        facts: Settings, versions, device, seconds, the model's own score.
+        facts: Settings, versions, code, device, seconds, which model was explained and its own score.
     """
 
     cell: Mapping[str, Any]
@@ -68,6 +69,25 @@ class Result:
     detail: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> str | None:
+        """The folder of the model that was explained, the same for all that explain the same model; None if unknown."""
+        if "reference" in self.facts or "config" not in self.facts:
+            return self.facts.get("reference")
+        # cells of before the folder was noted: their settings say it
+        model = {name: self.cell[name] for name in ("dataset", "arch", "seed", "smoke")}
+        return reference_folder({**model, "train": self.facts["config"]["reference"]}, self.cell["fold"])
+
+
+def reference_folder(model: Mapping[str, Any], fold: int) -> str:
+    """Where a model lies in a run directory, by all that it depends on."""
+    return f"references/{model['dataset']}-{model['arch']}-f{fold}-{short_hash(model)}"
+
+
+def short_hash(value: Any) -> str:
+    """Ten digits that are others for other values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
 
 class Store:
