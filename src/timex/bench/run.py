@@ -76,6 +76,10 @@ def run(
         How many cells were wanted, were there before, finished now, failed and why, and are left.
     """
     started = time.monotonic()
+    if engine not in ("local", "ray"):
+        raise ValueError(f"Expected the engine local or ray, got {engine!r}.")
+    if Store(out).exported:
+        raise ValueError(f"{out} holds exported cells, which can be shown but not gone on with: give another folder (--out).")
     load_plugins(plugins)
     settings, root = settings or Settings(), Path(out)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
