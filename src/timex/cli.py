@@ -441,7 +441,7 @@ PerFold = Annotated[bool, typer.Option("--per-fold", help="Show every fold.")]
 @bench_app.command("run")
 def bench_run(
     tables: Tables,
-    out: Out = Path("runs/bench"),
+    out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/bench, with --smoke runs/smoke.")] = None,
     folds: Annotated[int, typer.Option(help="Draws or splits of every data set.")] = 5,
     methods: Methods = "",
     datasets: Datasets = "",
@@ -458,6 +458,7 @@ def bench_run(
     """Run tables and show them; the same command again goes on where the last one stopped."""
     from timex.bench import Settings, run
 
+    out = out or Path("runs/smoke" if smoke else "runs/bench")  # figures that mean nothing stay apart
     summary = run(
         tables,
         out,

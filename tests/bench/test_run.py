@@ -100,6 +100,18 @@ def test_a_plugin_that_is_none(tmp_path):
         load_plugins(["my_plugin"])
 
 
+def test_an_unknown_engine_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Expected the engine local or ray, got 'dask'"):
+        run(["univariate"], tmp_path, SMOKE, datasets=["freqshapes"], methods=["random"], device="cpu", engine="dask")
+
+
+def test_an_export_is_no_place_to_go_on(tmp_path, plugin):
+    small(tmp_path / "run", plugin, methods=["random"])
+    Store(tmp_path / "run").export(tmp_path / "kept")
+    with pytest.raises(ValueError, match="holds exported cells, which can be shown but not gone on with"):
+        small(tmp_path / "kept", plugin, methods=["random"])
+
+
 def test_no_time_no_work(tmp_path):
     done = run(["univariate"], tmp_path, SMOKE, datasets=["freqshapes"], methods=["random"], device="cpu", time_limit=-1)
     assert (done.finished, done.left) == (0, 2)
@@ -123,7 +135,7 @@ def test_timex_is_fitted_once_for_every_table(tmp_path):
     assert len(truth.facts["code"]) == 10
     assert kept["runtime"].scores["fit_seconds"].value == truth.facts["fit_seconds"] > 0
     drawn = [p.name for p in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
-    panels = [f"{name}-freqshapes-transformer.png" for name in ("explanations", "architectures-figure")]
+    panels = [f"{name}-freqshapes-transformer-smoke.png" for name in ("explanations", "architectures-figure")]
     assert set(drawn) == {"landmarks-dtw.png", "landmark-figure.png", *panels}  # both figures of panels share their cells
     page, *_ = show.files(tmp_path, page=tmp_path / "results.md")
     assert "# Results" in page.read_text()
@@ -147,6 +159,7 @@ def test_the_command(tmp_path, monkeypatch, plugin):
     assert ended.exit_code == 0, ended.output
     assert "2 cells: 0 were there, 2 finished now, 0 failed, 0 left" in ended.output
     assert "random (control)" in ended.output
+    assert "freqshapes, transformer, smoke" in ended.output
     ended = CliRunner().invoke(app, [*line, "--plugin", plugin, "--methods", "broken"])
     assert ended.exit_code == 1
     assert "ZeroDivisionError: broken on purpose" in ended.output
@@ -161,6 +174,14 @@ def test_the_command(tmp_path, monkeypatch, plugin):
     assert CliRunner().invoke(app, ["bench", "list"]).output.count("ablation") == 3
 
 
+def test_smoke_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = ["bench", "univariate", "--datasets", "freqshapes", "--methods", "random", "--folds", "1", "--device", "cpu"]
+    CliRunner().invoke(app, [*line, "--smoke", "--time-limit", "60"])
+    CliRunner().invoke(app, [*line, "--time-limit", "-1"])
+    assert [p.name for p in (tmp_path / "runs").iterdir()] == ["smoke"]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The model predicts class")
 def test_every_table_runs_small(tmp_path):
@@ -173,7 +194,7 @@ def test_every_table_runs_small(tmp_path):
         assert not done.failed, name
         assert done.left == 0
     drawn = [path.stem for path in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
-    assert {"r-sweep", "landmarks-dtw", "landmark-figure", "architectures-figure-freqshapes-lstm"} <= set(drawn)
+    assert {"r-sweep", "landmarks-dtw", "landmark-figure", "architectures-figure-freqshapes-lstm-smoke"} <= set(drawn)
 
 
 # ------------------------------------------------------------------------------------------------- killed and resumed
