@@ -12,11 +12,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from timex import load_dataset
+from timex.baselines import Random
 from timex.bench import TABLES, Settings, Store, run, show
-from timex.bench.grid import cells_of, plan
+from timex.bench.grid import cells_of, plan, shrunk
 from timex.bench.run import load_plugins
 from timex.bench.tables import REFERENCE
 from timex.bench.work import work
@@ -98,6 +101,27 @@ def test_a_data_set_of_ones_own_and_the_table_of_it(tmp_path, plugin):
 def test_a_plugin_that_is_none(tmp_path):
     with pytest.raises(ValueError, match=r"Cannot import the plugin my_plugin: .* Give the name of a module, without \.py"):
         load_plugins(["my_plugin"])
+
+
+def test_validation_series_come_with_their_times(tmp_path, monkeypatch):
+    given = {}
+
+    class Curious(Random):
+        def fit(self, x, y=None, **options):
+            given.update(options, x=x)
+            return self
+
+    monkeypatch.setitem(EXPLAINERS, "curious", Curious)
+    one = {"settings": Settings(folds=1, smoke=True), "methods": ["curious"], "device": "cpu"}
+    run(["irregular"], tmp_path, **one)
+    data = shrunk(load_dataset("seqcomb_mv_irregular"))
+    for name, expected in {"x": data.train.x, "times": data.train.times, "observed": data.train.observed}.items():
+        np.testing.assert_array_equal(given[name], expected)
+    for name, expected in {"x_val": data.val.x, "times_val": data.val.times, "observed_val": data.val.observed}.items():
+        np.testing.assert_array_equal(given[name], expected)
+    given.clear()
+    run(["univariate"], tmp_path, datasets=["freqshapes"], **one)
+    assert set(given) == {"x", "x_val"}  # regular series say nothing by their times
 
 
 def test_an_unknown_engine_is_refused(tmp_path):

@@ -168,7 +168,7 @@ def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
         settings = {} if cell.config is None else {"config": cell.config}
         explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device, **settings)
         train, val = few(data.train, MAX_FIT), few(data.val, MAX_FIT)
-        options = where(train) or {"x_val": val.x}  # there is no way to hand over the times of validation series
+        options = {"x_val": val.x, **where(train), **{f"{name}_val": v for name, v in where(val).items()}}
         started = time.perf_counter()
         explainer.fit(train.x, train.y, **options)
         seconds = time.perf_counter() - started
