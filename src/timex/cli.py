@@ -473,7 +473,8 @@ def bench_run(
         say=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True),
         progress=console.is_terminal,
     )
-    bench_show(out, tables, methods=methods, datasets=datasets, per_fold=per_fold)
+    if summary.before or summary.finished or summary.failed:
+        bench_show(out, tables, methods=methods, datasets=datasets, per_fold=per_fold)
     console.print(
         f"{summary.wanted} cells: {summary.before} were there, {summary.finished} finished now, {len(summary.failed)} failed, "
         f"{summary.left} left. Kept in {out}"

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -20,9 +21,9 @@ from timex import load_dataset
 from timex.baselines import Random
 from timex.bench import TABLES, Settings, Store, run, show
 from timex.bench.grid import cells_of, plan, shrunk
-from timex.bench.run import load_plugins
+from timex.bench.run import Shipment, load_plugins
 from timex.bench.tables import REFERENCE
-from timex.bench.work import work
+from timex.bench.work import Outcome, failed, work
 from timex.cli import app
 from timex.registry import DATASETS, EXPLAINERS
 
@@ -142,6 +143,66 @@ def test_no_time_no_work(tmp_path):
     assert not (tmp_path / "references").exists()
 
 
+class FakeRay(ModuleType):
+    """Ray on two cores, whose tasks take ten seconds each; remembers what it was given, and fails trainings if told to."""
+
+    def __init__(self, clock, broken=False):
+        super().__init__("ray")
+        self.clock, self.broken, self.begun = clock, broken, []
+
+    def init(self, **options):
+        pass
+
+    def shutdown(self):
+        pass
+
+    def cluster_resources(self):
+        return {"CPU": 2.0}
+
+    def remote(self, function):
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=self.begin))
+
+    def begin(self, task, given, device, folder, plugins, upstream):
+        self.begun.append((task, upstream))
+        return len(self.begun) - 1
+
+    def wait(self, futures):
+        self.clock[0] += 10
+        return futures[:1], futures[1:]
+
+    def get(self, future):
+        task, upstream = self.begun[future]
+        if self.broken and task.kind == "reference":
+            raise OSError("worker died")
+        return Shipment(failed(task, "cpu", upstream[0]) if upstream else Outcome(), {})
+
+
+def on_fake_ray(monkeypatch, tmp_path, broken=False, **options):
+    clock = [0.0]
+    ray = FakeRay(clock, broken)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(sys.modules["timex.bench.run"], "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    methods = {"datasets": ["freqshapes"], "methods": ["random", "amplitude", "ig"], "device": "cpu", "engine": "ray"}
+    lines = []
+    done = run(["univariate"], tmp_path, SMOKE, **methods, say=lines.append, **options)
+    return ray.begun, lines, done
+
+
+def test_at_the_time_limit_ray_finishes_what_it_began_and_begins_nothing(tmp_path, monkeypatch):
+    """A training until 10 s, two cells from there, another one from 20 s; all are waited for, none begins after 25 s."""
+    begun, lines, _ = on_fake_ray(monkeypatch, tmp_path, time_limit=25)
+    assert [task.kind for task, _ in begun] == ["reference", "measure", "measure", "measure"]
+    assert len(lines) == 4
+    begun, lines, _ = on_fake_ray(monkeypatch, tmp_path)
+    assert len(begun) == len(lines) == 7  # without a limit all of it
+
+
+def test_what_waits_for_a_worker_that_died_says_so(tmp_path, monkeypatch):
+    begun, _, done = on_fake_ray(monkeypatch, tmp_path, broken=True)
+    assert [upstream for _, upstream in begun] == [[], *[["OSError: worker died"]] * 6]
+    assert set(done.failed.values()) == {"OSError: worker died"}
+
+
 def test_timex_is_fitted_once_for_every_table(tmp_path):
     options = {"datasets": ["freqshapes"], "methods": ["timex"], "device": "cpu"}
     tables = ["univariate", "landmarks-dtw", "landmarks-clusters", "runtime", "explanations", "landmark-figure"]
@@ -202,7 +263,9 @@ def test_smoke_has_a_folder_of_its_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     line = ["bench", "univariate", "--datasets", "freqshapes", "--methods", "random", "--folds", "1", "--device", "cpu"]
     CliRunner().invoke(app, [*line, "--smoke", "--time-limit", "60"])
-    CliRunner().invoke(app, [*line, "--time-limit", "-1"])
+    ended = CliRunner().invoke(app, [*line, "--time-limit", "-1"])
+    assert ended.exit_code == 0
+    assert "1 left. Kept in runs/bench\nTime is up: the same command goes on from here." in ended.output
     assert [p.name for p in (tmp_path / "runs").iterdir()] == ["smoke"]
 
 
