@@ -207,6 +207,7 @@ def _code() -> dict[str, str | None]:
 def _result(cell: Cell, device: str, facts: dict[str, Any] | None = None, **more: Any) -> Result:
     config = {"reference": asdict(cell.reference), "explainer": None if cell.config is None else asdict(cell.config)}
     about = {
+        "data": cell.data,
         "reference": cell.reference_folder,
         "explainer": cell.explainer_folder,
         "panel": cell.panel,
