@@ -445,7 +445,7 @@ PerFold = Annotated[bool, typer.Option("--per-fold", help="Show every fold.")]
 @bench_app.command("run")
 def bench_run(
     tables: Tables,
-    out: Out = Path("runs/bench"),
+    out: Annotated[Path | None, typer.Option(help="Run directory; by default runs/bench, with --smoke runs/smoke.")] = None,
     folds: Annotated[int, typer.Option(help="Draws or splits of every data set.")] = 5,
     methods: Methods = "",
     datasets: Datasets = "",
@@ -462,6 +462,7 @@ def bench_run(
     """Run tables and show them; the same command again goes on where the last one stopped."""
     from timex.bench import Settings, run
 
+    out = out or Path("runs/smoke" if smoke else "runs/bench")  # figures that mean nothing stay apart
     summary = run(
         tables,
         out,
@@ -476,7 +477,8 @@ def bench_run(
         say=lambda line: console.print(line, highlight=False, markup=False, soft_wrap=True),
         progress=console.is_terminal,
     )
-    bench_show(out, tables, methods=methods, datasets=datasets, per_fold=per_fold)
+    if summary.before or summary.finished or summary.failed:
+        bench_show(out, tables, methods=methods, datasets=datasets, per_fold=per_fold)
     console.print(
         f"{summary.wanted} cells: {summary.before} were there, {summary.finished} finished now, {len(summary.failed)} failed, "
         f"{summary.left} left. Kept in {out}"

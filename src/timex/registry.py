@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from timex.baselines import (
     Amplitude,
+    Centre,
     CoRTX,
     DeepLift,
     Dynamask,
@@ -40,6 +41,7 @@ EXPLAINERS: dict[str, type[Any]] = {
     "shapley_sampling": ShapleySampling,
     "random": Random,
     "amplitude": Amplitude,
+    "centre": Centre,
 }
 METRICS: dict[str, Callable[..., Any]] = {
     "ground_truth": ground_truth_scores,

@@ -1,15 +1,20 @@
 """From tables to cells to tasks: what is equal is shared, what differs is another cell."""
 
-from dataclasses import replace
+import hashlib
+import json
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 
 from timex import TimeXConfig, load_dataset
-from timex.bench.grid import SMOKE_SIZES, Settings, cells_of, plan, shrunk
+from timex.bench.grid import REVISIONS, SMOKE_SIZES, Settings, cells_of, plan, shrunk
+from timex.bench.measures import MEASURES
 from timex.bench.store import Result, Score, Store
 from timex.bench.tables import ARMS, TABLES
+from timex.data import ORIGINS
 from timex.method.config import PAPER
+from timex.registry import DATASETS, EXPLAINERS, REFERENCES
 
 ONE = Settings(folds=1)
 
@@ -46,6 +51,75 @@ def test_arms_that_name_the_same_settings_share_an_explainer():
     assert cell("timex:r0.1").explainer_folder != cell("timex").explainer_folder
     assert cell("ig").explainer_folder is None
     assert cell("ig").reference_folder == cell("timex").reference_folder
+
+
+def by_hand(value):
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def test_what_was_never_revised_is_hashed_as_it_always_was():
+    """Cells and models of before there were revisions and digests stay valid."""
+    c = cell("random")
+    model = {"dataset": "freqshapes", "arch": "transformer", "seed": 0, "smoke": False, "train": asdict(c.reference)}
+    assert c.reference_folder == f"references/freqshapes-transformer-f0-{by_hand(model)}"
+    assert c.config_hash == by_hand({"model": model, "method": "random", "config": {"seed": 0}, "arm": ""})
+
+
+@pytest.mark.parametrize(
+    ("name", "moved"),
+    [
+        ("data/freqshapes", ["timex", "random", "reference", "explainer", "dtw"]),
+        ("model/transformer", ["timex", "random", "reference", "explainer", "dtw"]),
+        ("explainer/timex", ["timex", "explainer", "dtw"]),
+        ("measure/ground_truth", ["timex", "random"]),
+        ("data/lowvar", []),
+    ],
+)
+def test_a_raised_revision_makes_other_cells(monkeypatch, name, moved):
+    def names():
+        own = cell()
+        others = {"random": cell("random").key, "dtw": cell(table="landmarks-dtw").key}
+        return {"timex": own.key, "reference": own.reference_folder, "explainer": own.explainer_folder, **others}
+
+    before = names()
+    monkeypatch.setitem(REVISIONS, name, 1)
+    after = names()
+    assert sorted(k for k in before if before[k] != after[k]) == sorted(moved)
+    monkeypatch.setitem(REVISIONS, name, 0)
+    assert names() == before
+
+
+def test_revisions_are_of_things_that_exist():
+    known = {"data": {*DATASETS, *ORIGINS}, "model": {*REFERENCES, "forecaster"}, "explainer": EXPLAINERS, "measure": MEASURES}
+    for name in REVISIONS:
+        kind, _, own = name.partition("/")
+        assert own in known[kind], name
+
+
+def prepared(folder, digest):
+    np.savez(folder / "epilepsy.npz", facts=np.array(json.dumps({"format": 1, "digest": digest})))
+
+
+def test_real_data_is_part_of_a_cell_made_data_is_not(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIMEX_DATA", str(tmp_path))
+    real, made = (cell("random", datasets=(name,)) for name in ("epilepsy", "freqshapes"))
+    prepared(tmp_path, "one")
+    one = cell("random", datasets=("epilepsy",))
+    other_view = cell("random", datasets=("epilepsy_by_recording",))
+    prepared(tmp_path, "two")
+    two = cell("random", datasets=("epilepsy",))
+    assert [c.data for c in (real, one, two, other_view)] == [None, "one", "two", "one"]
+    assert len({c.key for c in (real, one, two)}) == len({c.reference_folder for c in (real, one, two)}) == 3
+    assert cell("random").key == made.key
+
+
+def test_names_nobody_registered_are_refused_before_any_work():
+    with pytest.raises(ValueError, match="Unknown explainer 'lime'; known: timex"):
+        cell("lime")
+    with pytest.raises(ValueError, match="Unknown data set of a transformer 'nowhere'; known: freqshapes"):
+        cell("random", datasets=("nowhere",))
+    with pytest.raises(ValueError, match="Unknown data set of a forecaster 'freqshapes'; known: ett"):
+        cell("timex:forecast", table="forecasting")
 
 
 def test_what_several_tables_ask_for_is_there_once():

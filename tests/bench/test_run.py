@@ -7,16 +7,23 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from unittest import mock
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from timex import load_dataset
+from timex.baselines import Random
 from timex.bench import TABLES, Settings, Store, run, show
-from timex.bench.run import load_plugins
+from timex.bench.grid import cells_of, plan, shrunk
+from timex.bench.run import Shipment, load_plugins
 from timex.bench.tables import REFERENCE
+from timex.bench.work import Outcome, failed, work
 from timex.cli import app
 from timex.registry import DATASETS, EXPLAINERS
 
@@ -65,12 +72,24 @@ def test_a_failing_explainer_stops_nobody_and_is_tried_again(tmp_path, plugin, m
     assert calls == [f"called with SlopeConfig(steps=3, seed={k})" for k in range(2)]
 
 
-def test_what_is_missing_is_a_failed_cell_that_says_so(tmp_path):
-    done = run(["univariate"], tmp_path, Settings(folds=1, smoke=True), datasets=["nowhere"], methods=["random"], device="cpu")
-    assert len(done.failed) == 1
-    assert "Expected a data set among" in next(iter(done.failed.values()))
-    done = run(["univariate"], tmp_path, Settings(folds=1, smoke=True), datasets=["freqshapes"], methods=["lime"], device="cpu")
-    assert "Unknown explainer 'lime'; known: timex" in next(iter(done.failed.values()))
+def test_data_that_is_not_at_hand_is_a_failed_cell_that_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIMEX_DATA", str(tmp_path / "none"))
+    one = Settings(folds=1, smoke=True)
+    done = run(["univariate"], tmp_path, one, datasets=["epilepsy"], methods=["random"], device="cpu")
+    assert ["is not prepared" in error for error in done.failed.values()] == [True]
+
+
+def test_unknown_names_stop_a_run_before_it_trains(tmp_path):
+    for wrong in ({"methods": ["random", "lime"]}, {"methods": ["random"], "datasets": ["freqshapes", "nowhere"]}):
+        with pytest.raises(ValueError, match="Unknown"):
+            run(["univariate"], tmp_path, SMOKE, device="cpu", **wrong)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_with_other_data_says_so(tmp_path):
+    (cell,) = cells_of([TABLES["univariate"]], Settings(folds=1, smoke=True), ["freqshapes"], ["random"])
+    (task, _) = plan([replace(cell, data="a digest")], tmp_path)
+    assert "freqshapes was prepared from other files" in work(task, tmp_path, "cpu").error
 
 
 def test_a_data_set_of_ones_own_and_the_table_of_it(tmp_path, plugin):
@@ -85,10 +104,103 @@ def test_a_plugin_that_is_none(tmp_path):
         load_plugins(["my_plugin"])
 
 
+def test_validation_series_come_with_their_times(tmp_path, monkeypatch):
+    given = {}
+
+    class Curious(Random):
+        def fit(self, x, y=None, **options):
+            given.update(options, x=x)
+            return self
+
+    monkeypatch.setitem(EXPLAINERS, "curious", Curious)
+    one = {"settings": Settings(folds=1, smoke=True), "methods": ["curious"], "device": "cpu"}
+    run(["irregular"], tmp_path, **one)
+    data = shrunk(load_dataset("seqcomb_mv_irregular"))
+    for name, expected in {"x": data.train.x, "times": data.train.times, "observed": data.train.observed}.items():
+        np.testing.assert_array_equal(given[name], expected)
+    for name, expected in {"x_val": data.val.x, "times_val": data.val.times, "observed_val": data.val.observed}.items():
+        np.testing.assert_array_equal(given[name], expected)
+    given.clear()
+    run(["univariate"], tmp_path, datasets=["freqshapes"], **one)
+    assert set(given) == {"x", "x_val"}  # regular series say nothing by their times
+
+
+def test_an_unknown_engine_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="Expected the engine local or ray, got 'dask'"):
+        run(["univariate"], tmp_path, SMOKE, datasets=["freqshapes"], methods=["random"], device="cpu", engine="dask")
+
+
+def test_an_export_is_no_place_to_go_on(tmp_path, plugin):
+    small(tmp_path / "run", plugin, methods=["random"])
+    Store(tmp_path / "run").export(tmp_path / "kept")
+    with pytest.raises(ValueError, match="holds exported cells, which can be shown but not gone on with"):
+        small(tmp_path / "kept", plugin, methods=["random"])
+
+
 def test_no_time_no_work(tmp_path):
     done = run(["univariate"], tmp_path, SMOKE, datasets=["freqshapes"], methods=["random"], device="cpu", time_limit=-1)
     assert (done.finished, done.left) == (0, 2)
     assert not (tmp_path / "references").exists()
+
+
+class FakeRay(ModuleType):
+    """Ray on two cores, whose tasks take ten seconds each; remembers what it was given, and fails trainings if told to."""
+
+    def __init__(self, clock, broken=False):
+        super().__init__("ray")
+        self.clock, self.broken, self.begun = clock, broken, []
+
+    def init(self, **options):
+        pass
+
+    def shutdown(self):
+        pass
+
+    def cluster_resources(self):
+        return {"CPU": 2.0}
+
+    def remote(self, function):
+        return SimpleNamespace(options=lambda **_: SimpleNamespace(remote=self.begin))
+
+    def begin(self, task, given, device, folder, plugins, upstream):
+        self.begun.append((task, upstream))
+        return len(self.begun) - 1
+
+    def wait(self, futures):
+        self.clock[0] += 10
+        return futures[:1], futures[1:]
+
+    def get(self, future):
+        task, upstream = self.begun[future]
+        if self.broken and task.kind == "reference":
+            raise OSError("worker died")
+        return Shipment(failed(task, "cpu", upstream[0]) if upstream else Outcome(), {})
+
+
+def on_fake_ray(monkeypatch, tmp_path, broken=False, **options):
+    clock = [0.0]
+    ray = FakeRay(clock, broken)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setattr(sys.modules["timex.bench.run"], "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    methods = {"datasets": ["freqshapes"], "methods": ["random", "amplitude", "ig"], "device": "cpu", "engine": "ray"}
+    lines = []
+    done = run(["univariate"], tmp_path, SMOKE, **methods, say=lines.append, **options)
+    return ray.begun, lines, done
+
+
+def test_at_the_time_limit_ray_finishes_what_it_began_and_begins_nothing(tmp_path, monkeypatch):
+    """A training until 10 s, two cells from there, another one from 20 s; all are waited for, none begins after 25 s."""
+    begun, lines, _ = on_fake_ray(monkeypatch, tmp_path, time_limit=25)
+    assert [task.kind for task, _ in begun] == ["reference", "measure", "measure", "measure"]
+    assert len(lines) == 4
+    begun, lines, _ = on_fake_ray(monkeypatch, tmp_path)
+    assert len(begun) == len(lines) == 7  # without a limit all of it
+
+
+def test_what_waits_for_a_worker_that_died_says_so(tmp_path, monkeypatch):
+    begun, _, done = on_fake_ray(monkeypatch, tmp_path, broken=True)
+    assert [upstream for _, upstream in begun] == [[], *[["OSError: worker died"]] * 6]
+    assert set(done.failed.values()) == {"OSError: worker died"}
 
 
 def test_timex_is_fitted_once_for_every_table(tmp_path):
@@ -104,9 +216,11 @@ def test_timex_is_fitted_once_for_every_table(tmp_path):
     truth = kept["ground_truth"]
     assert {"auprc", "aup", "aur", "iou", "auprc_trapezoid", "aup_rank", "aur_rank", "agreement"} == set(truth.scores)
     assert {"device", "torch", "python", "timex", "fit_seconds", "explain_seconds", "train_seconds"} <= set(truth.facts)
+    assert (tmp_path / truth.facts["reference"] / "reference.json").is_file()
+    assert len(truth.facts["code"]) == 10
     assert kept["runtime"].scores["fit_seconds"].value == truth.facts["fit_seconds"] > 0
     drawn = [p.name for p in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
-    panels = [f"{name}-freqshapes-transformer.png" for name in ("explanations", "architectures-figure")]
+    panels = [f"{name}-freqshapes-transformer-smoke.png" for name in ("explanations", "architectures-figure")]
     assert set(drawn) == {"landmarks-dtw.png", "landmark-figure.png", *panels}  # both figures of panels share their cells
     page, *_ = show.files(tmp_path, page=tmp_path / "results.md")
     assert "# Results" in page.read_text()
@@ -130,6 +244,7 @@ def test_the_command(tmp_path, monkeypatch, plugin):
     assert ended.exit_code == 0, ended.output
     assert "2 cells: 0 were there, 2 finished now, 0 failed, 0 left" in ended.output
     assert "random (control)" in ended.output
+    assert "freqshapes, transformer, smoke" in ended.output
     ended = CliRunner().invoke(app, [*line, "--plugin", plugin, "--methods", "broken"])
     assert ended.exit_code == 1
     assert "ZeroDivisionError: broken on purpose" in ended.output
@@ -144,6 +259,16 @@ def test_the_command(tmp_path, monkeypatch, plugin):
     assert CliRunner().invoke(app, ["bench", "list"]).output.count("ablation") == 3
 
 
+def test_smoke_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    line = ["bench", "univariate", "--datasets", "freqshapes", "--methods", "random", "--folds", "1", "--device", "cpu"]
+    CliRunner().invoke(app, [*line, "--smoke", "--time-limit", "60"])
+    ended = CliRunner().invoke(app, [*line, "--time-limit", "-1"])
+    assert ended.exit_code == 0
+    assert "1 left. Kept in runs/bench\nTime is up: the same command goes on from here." in ended.output
+    assert [p.name for p in (tmp_path / "runs").iterdir()] == ["smoke"]
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The model predicts class")
 def test_every_table_runs_small(tmp_path):
@@ -156,7 +281,7 @@ def test_every_table_runs_small(tmp_path):
         assert not done.failed, name
         assert done.left == 0
     drawn = [path.stem for path in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
-    assert {"r-sweep", "landmarks-dtw", "landmark-figure", "architectures-figure-freqshapes-lstm"} <= set(drawn)
+    assert {"r-sweep", "landmarks-dtw", "landmark-figure", "architectures-figure-freqshapes-lstm-smoke"} <= set(drawn)
 
 
 # ------------------------------------------------------------------------------------------------- killed and resumed

@@ -18,12 +18,23 @@ def stat(*values, n=1):
 
 
 def made(
-    method, values, *, dataset="freqshapes", arm="", measure="ground_truth", metric="auprc", config="c", error=None, **facts
+    method,
+    values,
+    *,
+    dataset="freqshapes",
+    arm="",
+    measure="ground_truth",
+    metric="auprc",
+    config="c",
+    error=None,
+    smoke=False,
+    **facts,
 ):
     """The cells of one method, one per fold."""
     out = []
     for fold, value in enumerate(values):
         identity = {"dataset": dataset, "arch": "transformer", "method": method, "arm": arm, "measure": measure, "fold": fold}
+        identity["smoke"] = smoke
         scores = {} if error else {metric: Score(value, 100, 100 * value**2)}
         about = {"finished": "2026-01-01", "device": "cpu", "torch": "2", "timex": "0", **facts}
         key = f"{dataset}-{method}-{arm}-{measure}-{fold}-{config}"
@@ -78,13 +89,16 @@ def test_verdicts(a, b, higher, said):
 
 def test_a_block_ranks_explainers_not_controls():
     results = [*made("timex", [0.9, 0.8]), *made("ig", [0.5, 0.7]), *made("winit", [0.1, 0.2]), *made("amplitude", [1.0, 1.0])]
+    results += [r for label in ("timex", "centre") for r in made(label, [1.0], dataset="ecg")]
     (block,) = blocks(TABLES["univariate"], results)
     assert [r.label for r in block.rows] == ["ig", "winit", "timex", "amplitude"]  # the order of the table
-    assert block.best("auprc") == ["timex", "ig"]
+    assert block.ranking("auprc") == ["timex", "ig", "winit"]
     rival, d = block.against_best("auprc")
     assert rival == "ig"
     assert d.mean == pytest.approx(0.25)
     assert block.rows[2].paper == {"auprc": 0.8324, "aup": 0.7219, "aur": 0.6381}
+    (ecg,) = blocks(TABLES["ecg"], results)
+    assert [r.control for r in ecg.rows] == [False, True]
 
 
 def test_other_methods_join_a_table_arms_of_other_tables_do_not():
@@ -105,6 +119,53 @@ def test_the_configuration_measured_last_is_shown():
     old, new = made("timex", [0.1, 0.2]), made("timex", [0.9], config="new", finished="2026-02-01")
     (block,) = blocks(TABLES["univariate"], [*new, *old])
     assert block.rows[0].stats["auprc"].mean == 0.9
+
+
+def test_failures_of_a_later_configuration_replace_no_value_but_are_shown():
+    old = made("timex", [0.1, 0.3])
+    new = made("timex", [0, 0], config="new", finished="2026-02-01", error="ValueError: no")
+    (block,) = blocks(TABLES["univariate"], [*new, *old])
+    assert block.rows[0].stats["auprc"].mean == pytest.approx(0.2)
+    assert block.rows[0].errors == {0: "ValueError: no", 1: "ValueError: no"}
+    (block,) = blocks(TABLES["univariate"], [*old, *made("timex", [0], config="older", finished="2025-01-01", error="no")])
+    assert block.rows[0].errors == {}  # it was mended since
+    (block,) = blocks(TABLES["univariate"], new)
+    assert block.rows[0].stats == {}
+    assert len(block.rows[0].errors) == 2
+
+
+def test_smoke_counts_only_where_there_is_nothing_else():
+    smoke = [*made("timex", [0.9], smoke=True, config="s", finished="2026-03-01"), *made("ig", [0.8], smoke=True, config="s")]
+    (block,) = blocks(TABLES["univariate"], smoke)
+    assert block.title == "freqshapes, transformer, smoke"
+    (block,) = blocks(TABLES["univariate"], [*smoke, *made("timex", [0.5])])
+    assert block.title == "freqshapes, transformer"
+    assert [(r.label, r.stats["auprc"].mean) for r in block.rows] == [("timex", 0.5)]
+
+
+def test_only_explanations_of_the_same_model_are_paired():
+    """IG of an older run explained other models in folds 0 and 1."""
+    ig = [
+        r for k in range(4) for r in made("ig", [0.5, 0.5, 0.4, 0.3], reference=f"m{k}-{'old' if k < 2 else 'new'}")[k : k + 1]
+    ]
+    ours = [r for k in range(4) for r in made("timex", [0.0, 0.0, 0.9, 0.9], reference=f"m{k}-new")[k : k + 1]]
+    (block,) = blocks(TABLES["univariate"], [*ig, *ours])
+    _, d = block.against_best("auprc")
+    assert (d.folds, d.mean) == (2, pytest.approx(0.55))
+    assert "fold 0, 1: not all rows explain the same model; differences are taken between those that do" in sheet(block).notes
+    (block,) = blocks(TABLES["univariate"], ours)
+    assert block.mixed == []
+
+
+def test_best_says_among_which_methods():
+    results = [*made("timex", [0.9]), *made("ig", [0.5]), *made("random", [0.5])]
+    (block,) = blocks(TABLES["univariate"], results)
+    left_out = "|IG|, Dynamask, WinIT, CoRTX, SGT + Grad, amplitude (control)"
+    assert sheet(block).notes[0] == f"not measured: {left_out}; best and second best are those among IG, TimeX"
+    (block,) = blocks(TABLES["univariate"], results, methods=["timex", "winit"])
+    assert sheet(block).notes == ["not measured: WinIT"]
+    (block,) = blocks(TABLES["univariate"], made("timex", [0.9], arm="paper"), methods=["timex"])
+    assert block.missing == []
 
 
 def test_lowvar_is_shown_with_and_without_class_0():
@@ -131,7 +192,7 @@ def test_groups_inside_a_measure_are_rows():
     (block,) = blocks(TABLES["landmarks-clusters"], cells)
     assert [r.label for r in block.rows] == ["landmark", "kmeans", "random groups"]
     assert block.metrics == ["nmi", "ari"]
-    assert block.best("nmi") == ["landmark", "random groups"]
+    assert block.ranking("nmi") == ["landmark", "random groups", "kmeans"]
     assert [r.paper["nmi"] for r in block.rows] == [0.191, 0.147, 0.109]
 
 
@@ -170,13 +231,10 @@ def test_names():
 
 
 def test_tables_with_nothing_measured_are_left_out():
-    results = made("timex", [0.9])
-    assert [table.title for table, _ in sheets(TABLES, results)] == [
-        "Univariate synthetic data",
-        "Ablation: ste",
-        "Ablation: simclr",
-        "Ablation: losses",
-    ]
+    results = [*made("timex", [0.9]), *made("random", [0.2]), *made("timex", [0.5], arm="simclr")]
+    titles = [table.title for table, _ in sheets(TABLES, results)]
+    assert titles == ["Univariate synthetic data", "Ablation: simclr"]  # no arm of the other ablations was measured
+    assert sheets(["ablation-ste"], results, methods=["timex"])
 
 
 def test_weak_models_are_named():

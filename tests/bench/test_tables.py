@@ -4,7 +4,7 @@ import pytest
 
 from timex.bench.grid import Settings, cells_of
 from timex.bench.measures import MEASURES
-from timex.bench.tables import CONTROLS, TABLES
+from timex.bench.tables import CENTRE, CONTROLS, TABLES
 from timex.paper import _tables
 
 ISSUE = [
@@ -70,3 +70,19 @@ def test_the_sign_of_ig_has_no_number_in_the_paper():
     signed, absolute = (e for e in table.experiments(["freqshapes"], ["ig", "ig:absolute"]))
     assert table.paper(signed, "auprc") == 0.7516
     assert table.paper(absolute, "auprc") is None
+
+
+def test_the_papers_ablation_numbers_stand_beside_timex_alone():
+    table = TABLES["ablation-ste"]
+    rows = {e.label: table.paper(e, "auprc") for e in table.experiments(["freqshapes"], [*table.methods, "ig"])}
+    assert rows == {"timex": 0.8324, "timex:no_ste": 0.6695, "random": None, "amplitude": None, "ig": None}
+
+
+def test_an_arm_of_another_table_has_no_number_of_the_papers_timex():
+    table = TABLES["univariate"]
+    (arm,) = table.experiments(["freqshapes"], ["timex:no_ste"])
+    assert table.paper(arm, "auprc") is None
+
+
+def test_position_is_a_control_of_the_ecg_table_alone():
+    assert [name for name, table in TABLES.items() if CENTRE in table.methods] == ["ecg"]

@@ -1,6 +1,6 @@
 """Explainers to compare with, one a file, and controls that see no model at all."""
 
-from timex.baselines.controls import Amplitude, Random, RandomConfig
+from timex.baselines.controls import Amplitude, Centre, Random, RandomConfig
 from timex.baselines.cortx import CoRTX, CoRTXConfig
 from timex.baselines.dynamask import Dynamask, DynamaskConfig
 from timex.baselines.gradients import (
@@ -20,6 +20,7 @@ from timex.baselines.winit import WinIT, WinITConfig
 
 __all__ = [
     "Amplitude",
+    "Centre",
     "CoRTX",
     "CoRTXConfig",
     "DeepLift",

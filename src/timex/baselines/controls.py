@@ -1,4 +1,4 @@
-"""Two controls that explain nothing of the model: what they score, the data gives away by itself."""
+"""Controls that explain nothing of the model: what they score, the data gives away by itself."""
 
 from __future__ import annotations
 
@@ -38,3 +38,18 @@ class Amplitude(BaselineExplainer):
         seen = torch.ones_like(batch.x, dtype=torch.bool) if batch.observed is None else batch.observed
         median = torch.where(seen, batch.x, torch.nan).nanmedian(dim=1, keepdim=True).values  # (B, 1, D)
         return (batch.x - median.nan_to_num()).abs()
+
+
+class Centre(BaselineExplainer):
+    """How near a step is to the middle of the window: on windows cut around what matters, the place alone gives it away.
+
+    The distance to the middle, negated, and raised so that the ends have 0, as missing cells do.
+    """
+
+    name = "centre"
+
+    def _attribute(self, batch: Batch) -> Tensor:
+        t = batch.x.shape[1]
+        middle = (t - 1) / 2
+        near = middle - (torch.arange(t, device=batch.x.device) - middle).abs()  # (T,)
+        return near[:, None].expand_as(batch.x)

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from timex.bench.store import Store
-from timex.bench.tables import ARMS, Experiment, Table
+from timex.bench.store import Store, reference_folder, short_hash
+from timex.bench.tables import ARMS, REFERENCE, Experiment, Table
+from timex.data import ORIGINS
 from timex.method.config import PAPER, TimeXConfig
 from timex.method.objective import structure_of
+from timex.reference.forecaster import Forecaster
 from timex.reference.train import TrainConfig, preset
-from timex.registry import EXPLAINERS, REFERENCES
+from timex.registry import DATASETS, EXPLAINERS, REFERENCES, find
 from timex.types import Dataset, Part
 
 TIMEX = "timex"
@@ -39,6 +39,12 @@ EPOCHS = {
 """Epochs of TimeX on larger data sets: about as many steps as the default takes on the 5,000 samples of a synthetic one."""
 REFERENCE_EPOCHS = {"ecg": 8, "ecg_five": 8, "ecg_by_patient": 8}
 """Ceilings on the epochs of models where the paper's would take hours."""
+REVISIONS: dict[str, int] = {}
+"""How often a name came to mean other values: `data/NAME`, `model/ARCH`, `explainer/NAME` or `measure/NAME`; 0 if not listed.
+
+Raise it by hand when a change of code changes what is measured under that name and no setting says so: cells of before then
+count as those of another configuration, and are measured again.
+"""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
 
@@ -74,6 +80,8 @@ class Cell:
     reference: TrainConfig
     config: Any
     """Settings of the explainer, a dataclass, or None if it has none."""
+    data: str | None = None
+    """Digest of the files that real data was prepared from; None where it is not at hand, or drawn from the seed."""
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -85,18 +93,22 @@ class Cell:
     def model(self) -> dict[str, Any]:
         """What the model that is explained depends on, but for the fold."""
         e = self.experiment
-        return {"dataset": e.dataset, "arch": e.arch, "seed": self.seed, "smoke": self.smoke, "train": asdict(self.reference)}
+        own = {"dataset": e.dataset, "arch": e.arch, "seed": self.seed, "smoke": self.smoke, "train": asdict(self.reference)}
+        digest = {} if self.data is None else {"data": self.data}
+        return {**own, **digest, **_revised(f"data/{e.dataset}", f"model/{e.arch}")}
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the explainer depends on, but for the fold."""
         config = None if self.config is None else asdict(self.config) | {"seed": self.seed}  # that of the fold follows from it
-        return {"model": self.model, "method": self.experiment.method, "config": config}
+        method = self.experiment.method
+        return {"model": self.model, "method": method, "config": config, **_revised(f"explainer/{method}")}
 
     @cached_property
     def config_hash(self) -> str:
-        """Equal for the folds and measures of one arm."""
-        return _hash({**self.settings, "arm": self.experiment.arm})
+        """Equal for the folds of one arm, and for its measures while they are as they first were (`REVISIONS`)."""
+        e = self.experiment
+        return short_hash({**self.settings, "arm": e.arm, **_revised(f"measure/{e.measure}")})
 
     @cached_property
     def key(self) -> str:
@@ -108,8 +120,7 @@ class Cell:
     @cached_property
     def reference_folder(self) -> str:
         """Where the model that is explained is kept, under the run directory."""
-        e = self.experiment
-        return f"references/{e.dataset}-{e.arch}-f{self.fold}-{_hash(self.model)}"
+        return reference_folder(self.model, self.fold)
 
     @cached_property
     def explainer_folder(self) -> str | None:
@@ -117,7 +128,7 @@ class Cell:
         e = self.experiment
         if e.method != TIMEX:
             return None
-        return f"explainers/{e.dataset}-{e.arch}-{e.method}-f{self.fold}-{_hash(self.settings)}"
+        return f"explainers/{e.dataset}-{e.arch}-{e.method}-f{self.fold}-{short_hash(self.settings)}"
 
     @property
     def panel(self) -> str:
@@ -128,17 +139,39 @@ class Cell:
 def cells_of(
     tables: Iterable[Table], settings: Settings, datasets: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> list[Cell]:
-    """Every experiment of some tables on every fold, once; with other data sets or methods if given."""
+    """Every experiment of some tables on every fold, once; with other data sets or methods if given, of names that exist."""
     cells: dict[str, Cell] = {}
+    digest = cache(data_digest)  # of this call: data may be prepared anew before the next
     for table in tables:
         for e in table.experiments(datasets, methods):
+            _check_names(e)
             for fold in range(min(settings.folds, table.folds or settings.folds)):
-                cell = _cell(e, fold, settings)
+                cell = _cell(e, fold, settings, digest(e.dataset))
                 cells.setdefault(cell.key, cell)
     return list(cells.values())
 
 
-def _cell(e: Experiment, fold: int, settings: Settings) -> Cell:
+def _check_names(e: Experiment) -> None:
+    """Refuse what nobody registered before any model is trained for it."""
+    known: dict[str, Any] = {"ett": ORIGINS["ett"]} if e.arch == Forecaster.arch else DATASETS
+    find(known, e.dataset, f"data set of a {e.arch}")
+    if e.method != REFERENCE:
+        find(EXPLAINERS, e.method, "explainer")
+
+
+def data_digest(dataset: str) -> str | None:
+    """The digest of the files that a real data set was prepared from; None for others, and where it is not prepared."""
+    origin = getattr(DATASETS.get(dataset), "origin", ORIGINS.get(dataset))
+    facts = None if origin is None else origin.facts()
+    return None if facts is None else facts["digest"]
+
+
+def _revised(*names: str) -> dict[str, int]:
+    """The revisions of some names, those that have none left out: their hashes stay what they were before there were any."""
+    return {f"revision of {name}": REVISIONS[name] for name in names if REVISIONS.get(name)}
+
+
+def _cell(e: Experiment, fold: int, settings: Settings, data: str | None) -> Cell:
     reference = preset(e.dataset, e.arch)
     ceiling = REFERENCE_EPOCHS.get(e.dataset, reference.epochs)
     reference = replace(reference, seed=settings.seed, epochs=min(reference.epochs, ceiling))
@@ -150,14 +183,15 @@ def _cell(e: Experiment, fold: int, settings: Settings) -> Cell:
         config = replace(config, **{f.name: changed[f.name] for f in fields(config) if f.name in changed})
     if settings.preset == "paper" and e.method == TIMEX:
         e = replace(e, arm=f"paper_{e.arm}" if e.arm else "paper")
-    return Cell(experiment=e, fold=fold, seed=settings.seed, smoke=settings.smoke, reference=reference, config=config)
+    own: dict[str, Any] = {"seed": settings.seed, "smoke": settings.smoke, "data": data}
+    return Cell(experiment=e, fold=fold, reference=reference, config=config, **own)
 
 
 def _own_config(e: Experiment) -> Any:
     """The default settings of another explainer, for those that have any (`config_class`)."""
     if e.arm not in ("", "absolute"):
         raise ValueError(f"Expected {e.method} alone or {e.method}:absolute, got {e.label}.")
-    config_class: Any = getattr(EXPLAINERS.get(e.method), "config_class", type(None))
+    config_class: Any = getattr(EXPLAINERS.get(e.method), "config_class", type(None))  # the model itself is no explainer
     return config_class()
 
 
@@ -261,7 +295,3 @@ def _groups(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell
         order.setdefault(key(cell), len(order))
     ordered = sorted(cells, key=lambda c: order[key(c)])
     return [list(group) for _, group in groupby(ordered, key=key)]
-
-
-def _hash(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:10]

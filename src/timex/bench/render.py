@@ -28,6 +28,7 @@ NAMES = {
     "sgt_grad": "SGT + Grad",
     "random": "random (control)",
     "amplitude": "amplitude (control)",
+    "centre": "centre (control)",
     "reference": "model",
     "landmark": "landmarks",
     "kmeans": "K-means",
@@ -85,8 +86,8 @@ def sheet(block: Block, per_fold: bool = False) -> Sheet:
 def _row(block: Block, row: Row, has_paper: Mapping[str, bool], timed: bool) -> list[Text]:
     texts = [Text(display_name(row.label))]
     for metric in block.metrics:
-        best = block.best(metric)
-        mark: Mark = "best" if best[:1] == [row.label] else "second" if row.label in best else ""
+        ranking = block.ranking(metric)
+        mark: Mark = "best" if ranking[:1] == [row.label] else "second" if ranking[1:2] == [row.label] else ""
         texts.append(Text(_value(row.stats.get(metric), metric), mark))
         if has_paper[metric]:
             texts.append(Text(_number(row.paper.get(metric, math.nan), metric)))
@@ -111,6 +112,11 @@ def _fold_rows(block: Block, row: Row, has_paper: Mapping[str, bool], width: int
 
 def _notes(block: Block) -> list[str]:
     notes = []
+    if block.missing:
+        missing = f"not measured: {_listed(block.missing)}"
+        ranked = {label for metric in block.metrics for label in block.ranking(metric)}
+        among = _listed(r.label for r in block.rows if r.label in ranked)
+        notes.append(f"{missing}; best and second best are those among {among}" if among else missing)
     for metric in block.metrics:
         compared = block.against_best(metric)
         if compared is not None:
@@ -120,12 +126,19 @@ def _notes(block: Block) -> list[str]:
         notes.append(f"claim: {claim.text}: {verdict(claim, d)}{value}")
     if block.weak:
         notes.append(f"the model of fold {', '.join(map(str, block.weak))} stayed more than .02 under the paper's F1")
+    if block.mixed:
+        folds = ", ".join(map(str, block.mixed))
+        notes.append(f"fold {folds}: not all rows explain the same model; differences are taken between those that do")
     errors: dict[str, list[str]] = {}
     for row in block.rows:
         for fold, error in row.errors.items():
             errors.setdefault(error, []).append(f"{display_name(row.label)} fold {fold}")
     notes += [f"failed: {', '.join(who)}: {error}" for error, who in errors.items()]
     return notes
+
+
+def _listed(labels: Iterable[str]) -> str:
+    return ", ".join(map(display_name, labels))
 
 
 def _difference(d: Difference, metric: str) -> str:

@@ -11,7 +11,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -76,6 +76,10 @@ def run(
         How many cells were wanted, were there before, finished now, failed and why, and are left.
     """
     started = time.monotonic()
+    if engine not in ("local", "ray"):
+        raise ValueError(f"Expected the engine local or ray, got {engine!r}.")
+    if Store(out).exported:
+        raise ValueError(f"{out} holds exported cells, which can be shown but not gone on with: give another folder (--out).")
     load_plugins(plugins)
     settings, root = settings or Settings(), Path(out)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -145,34 +149,46 @@ def _on_ray(
     except ImportError:
         raise ValueError("--engine ray needs Ray, which is not installed: pip install 'timex-explain[ray]'.") from None
     ray.init(address=address, include_dashboard=None if address else False, log_to_driver=False)
+    resource = "GPU" if device.startswith("cuda") else "CPU"
     try:
-        remote = ray.remote(_remote).options(num_cpus=1, num_gpus=int(device.startswith("cuda")), max_retries=0)
-        makers: dict[str, Any] = {}
-        waiting: dict[Any, Task] = {}
-        for task in tasks:
-            given = _read_files(root, [f for f in task.inputs if f not in makers])
-            upstream = list(dict.fromkeys(makers[f] for f in task.inputs if f in makers))
-            future = remote.remote(task, given, device, os.getcwd(), tuple(plugins), *upstream)
-            makers.update(dict.fromkeys(task.outputs, future))
-            waiting[future] = task
-        while waiting:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            ready, _ = ray.wait(list(waiting), timeout=left)
-            if not ready:
+        remote = ray.remote(_remote).options(num_cpus=1, num_gpus=int(resource == "GPU"), max_retries=0)
+        left = list(tasks)
+        running: dict[Any, Task] = {}
+        broken: dict[str, str] = {}
+        while left or running:
+            # With a deadline nothing may queue: what Ray has been given cannot be told from what it has begun.
+            slots = len(tasks) if deadline is None else max(1, int(ray.cluster_resources().get(resource, 0)))
+            if deadline is not None and time.monotonic() > deadline:
+                left = []
+            for task in _ready(left, running.values())[: max(0, slots - len(running))]:
+                left.remove(task)
+                given = _read_files(root, task.inputs)
+                errors = [broken[f] for f in task.inputs if f in broken]
+                running[remote.remote(task, given, device, os.getcwd(), tuple(plugins), errors)] = task
+            if not running:
                 return
-            task = waiting.pop(ready[0])
+            (done, *_), _ = ray.wait(list(running))
+            task = running.pop(done)
             try:
-                shipment = ray.get(ready[0])
+                shipment = ray.get(done)
             except Exception as error:  # a worker that died, not one that reported a failure
                 shipment = Shipment(failed(task, device, f"{type(error).__name__}: {error}"), {})
+            if shipment.outcome.error is not None:
+                broken.update(dict.fromkeys(task.outputs, shipment.outcome.error))
             _write_files(root, shipment.files)
             yield task, shipment.outcome
     finally:
         ray.shutdown()
 
 
+def _ready(left: Sequence[Task], running: Iterable[Task]) -> list[Task]:
+    """The tasks whose inputs nobody is still to make."""
+    unmade = {folder for task in (*left, *running) for folder in task.outputs}
+    return [task for task in left if unmade.isdisjoint(task.inputs)]
+
+
 def _remote(
-    task: Task, given: dict[str, bytes], device: str, folder: str, plugins: tuple[str, ...], *upstream: Shipment
+    task: Task, given: dict[str, bytes], device: str, folder: str, plugins: tuple[str, ...], upstream: Sequence[str]
 ) -> Shipment:
     """Do a task in a folder of its own."""
     torch.set_num_threads(1)  # one core a task
@@ -180,10 +196,7 @@ def _remote(
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
         _write_files(root, given)
-        for shipment in upstream:
-            _write_files(root, shipment.files)
-        errors = [s.outcome.error for s in upstream if s.outcome.error is not None]
-        outcome = work(task, root, device, errors)
+        outcome = work(task, root, device, upstream)
         return Shipment(outcome, _read_files(root, [*task.outputs, "panels"]))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from timex.bench.render import LEGEND, Sheet, latex, markdown, sheets, terminal
 from timex.bench.store import Store
+from timex.bench.summary import blocks
 from timex.bench.tables import TABLES
 from timex.registry import find
 from timex.types import atomic_path
@@ -23,8 +24,9 @@ What the synthetic tables can and cannot show: the cells that decide the class a
 on FreqShapes and both SeqComb sets the deciding cells are also the largest, so the amplitude control, |x - channel median|,
 which sees no model at all, scores high there: read it beside every row. A high score on these sets shows that an explainer
 finds large values; it does not show that the *model* is explained. On LowVar the deciding cells do not stick out, amplitude
-says next to nothing, and a good score is evidence. No table shows that an explanation is faithful to a model whose
-reasons nobody knows; the occlusion table comes nearest to that."""
+says next to nothing, and a good score is evidence. ECG windows are cut around their R peak, so the place alone gives the
+deciding cells away: read the centre control, which sees neither model nor data. No table shows that an explanation is
+faithful to a model whose reasons nobody knows; the occlusion table comes nearest to that."""
 FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": terminal, "markdown": markdown, "latex": latex}
 
 
@@ -65,28 +67,39 @@ def files(
     if export is not None:
         yield from Store(folder).export(export)
     if page is not None:
-        yield _page(folder, page, names, figures)
+        with atomic_path(page) as beside:
+            beside.write_text(page_text(folder, page, names, figures))
+        yield page
 
 
-def _page(folder: Path, page: Path, names: Sequence[str], figures: Path | None) -> Path:
-    """One Markdown page with every table, and the figures if they were drawn; what failed was not measured."""
+def page_text(folder: Path, page: Path, names: Sequence[str] = (), figures: Path | None = None) -> str:
+    """One Markdown page with every table, what was not measured, and the figures if they were drawn.
+
+    Args:
+        folder: The run directory; what failed in it was not measured.
+        page: Where the page will lie, which figures are linked from.
+        names: Which tables; all by default.
+        figures: Where the figures lie.
+    """
     results = [r for r in Store(folder).results() if r.error is None]
     where = sorted({(r.facts["device"], r.facts["torch"], r.facts["timex"]) for r in results})
     lines = ["# Results", "", INTRODUCTION, "", LEGEND, ""]
     lines += [f"Measured on {device}, torch {torch}, timex {version}.\n" for device, torch, version in where]
-    missing = []
+    missing, undrawn = [], []
     for name in names or TABLES:
-        shown = sheets([name], results)
-        if not shown:
+        drawn = [] if figures is None else sorted(figures.glob(f"{name}*.png"))
+        if not blocks(TABLES[name], results):
             missing.append(name)
-        for table, own in shown:
+            continue
+        if not TABLES[name].metrics and not drawn:
+            undrawn.append(name)
+        for table, own in sheets([name], results):
             lines += [f"## {table.title}", "", f"`timex bench {name}`", "", *(markdown(s) for s in own)]
             absent = [d for d in table.datasets if not any(s.title.startswith(f"{d},") for s in own)]
-            lines += [f"Not measured: {', '.join(absent)}.\n"] if absent else []
-        drawn = [] if figures is None else sorted(Path(figures).glob(f"{name}*.png"))
+            lines += [f"Data sets not measured: {', '.join(absent)}.\n"] if absent else []
         lines += [f"![{TABLES[name].title}]({Path(os.path.relpath(path, page.parent)).as_posix()})\n" for path in drawn]
     if missing:
-        lines += [f"Not measured, or figures only: {', '.join(missing)}.", ""]
-    with atomic_path(page) as beside:
-        beside.write_text("\n".join(lines).rstrip() + "\n")
-    return page
+        lines += ["## Not measured", "", *(f"- `timex bench {name}`: {TABLES[name].title}" for name in missing), ""]
+    if undrawn:
+        lines += ["## Measured, not drawn here", "", *(f"- `timex bench {name}`: {TABLES[name].title}" for name in undrawn)]
+    return "\n".join(lines).rstrip() + "\n"

@@ -6,6 +6,7 @@ spreads them out, one row per metric; `export` packs them into one file per data
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,9 @@ from timex.types import atomic_path
 
 if TYPE_CHECKING:
     import pandas as pd
+
+CONFIGS = "configs.json"
+"""The settings of exported cells, by their hash."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Result:
         scores: The metrics; empty if it failed.
         detail: Anything a figure needs beyond them, small.
         error: Why it failed, or None.
-        facts: Settings, versions, device, seconds, the model's own score.
+        facts: Settings, versions, code, device, seconds, which model was explained and its own score.
     """
 
     cell: Mapping[str, Any]
@@ -68,6 +72,25 @@ class Result:
     detail: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def reference(self) -> str | None:
+        """The folder of the model that was explained, the same for all that explain the same model; None if unknown."""
+        if "reference" in self.facts or self.facts.get("config") is None:
+            return self.facts.get("reference")
+        # cells of before the folder was noted: their settings say it
+        model = {name: self.cell[name] for name in ("dataset", "arch", "seed", "smoke")}
+        return reference_folder({**model, "train": self.facts["config"]["reference"]}, self.cell["fold"])
+
+
+def reference_folder(model: Mapping[str, Any], fold: int) -> str:
+    """Where a model lies in a run directory, by all that it depends on."""
+    return f"references/{model['dataset']}-{model['arch']}-f{fold}-{short_hash(model)}"
+
+
+def short_hash(value: Any) -> str:
+    """Ten digits that are others for other values."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
 
 class Store:
@@ -101,20 +124,31 @@ class Store:
         """Every cell, in the order of their files."""
         for path in sorted(self.folder.glob("*.json")):
             yield _read(path)
-        for path in sorted(self.folder.glob("*.jsonl")):
-            yield from (_parse(line) for line in path.read_text().splitlines())
+        packed = sorted(self.folder.glob("*.jsonl"))
+        configs = json.loads((self.folder.parent / CONFIGS).read_text()) if packed else {}
+        for path in packed:
+            for result in map(_parse, path.read_text().splitlines()):
+                yield replace(result, facts={**result.facts, "config": configs.get(result.config_hash)})
+
+    @property
+    def exported(self) -> bool:
+        """Whether the folder was written by `export`: it can be shown, but holds nothing to go on from."""
+        return any(self.folder.glob("*.jsonl"))
 
     def export(self, folder: str | Path) -> list[Path]:
         """Pack the finished cells into a run directory of their own: a file of lines per data set, every configuration once.
 
         Args:
-            folder: The directory to write; `timex bench show` reads it like the one it came from, models and figures apart.
+            folder: The directory to write; `timex bench show` reads it like the one it came from, models and figures apart. No
+                run can go on in it.
         """
+        if any((Path(folder) / "cells").glob("*.json")):
+            raise ValueError(f"{folder} is a run directory, where every cell would then be twice: export to another folder.")
         lines: dict[str, list[str]] = {}
         configs = {}
         for result in (r for r in self.results() if r.error is None):
-            facts = dict(result.facts)
-            configs[result.config_hash] = facts.pop("config", None)
+            facts = {**result.facts, "reference": result.reference}
+            configs[result.config_hash] = _without_seed(facts.pop("config", None))
             slim = _dump(replace(result, facts=facts), digits=6)
             lines.setdefault(result.cell["dataset"], []).append(json.dumps(slim, separators=(",", ":")))
         written = []
@@ -122,7 +156,7 @@ class Store:
             written.append(Path(folder) / "cells" / f"{dataset}.jsonl")
             with atomic_path(written[-1]) as beside:
                 beside.write_text("\n".join(own) + "\n")
-        written.append(Path(folder) / "configs.json")
+        written.append(Path(folder) / CONFIGS)
         with atomic_path(written[-1]) as beside:
             beside.write_text(json.dumps(configs, indent=1) + "\n")
         return written
@@ -138,6 +172,13 @@ class Store:
             for name, score in r.scores.items() or {None: Score(float("nan"), 0)}.items():
                 rows.append({**shared, "metric": name, **vars(score)})
         return pd.DataFrame(rows)
+
+
+def _without_seed(config: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The settings that the folds share: an explainer's seed is that of the cell plus its fold."""
+    if config is None or not config.get("explainer"):
+        return config
+    return {**config, "explainer": {name: v for name, v in config["explainer"].items() if name != "seed"}}
 
 
 def _dump(result: Result, digits: int = 17) -> dict[str, Any]:

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 
 from timex.bench.measures import WITHOUT_FIRST
 from timex.bench.store import Result, Score
-from timex.bench.tables import CONTROLS, TABLES, Claim, Experiment, Table
+from timex.bench.tables import CENTRE, CONTROLS, TABLES, Claim, Experiment, Table
 
 LOWER_IS_BETTER = ("dtw", "fit_seconds", "explain_seconds", "mse", "change_kept")
 
@@ -22,9 +23,11 @@ class Stat:
 
     Attributes:
         folds: The score of every fold, by its number.
+        models: Which model was explained there, where that is known.
     """
 
     folds: Mapping[int, Score]
+    models: Mapping[int, str | None] = field(default_factory=dict)
 
     @cached_property
     def mean(self) -> float:
@@ -61,7 +64,7 @@ class Difference:
 
 
 def difference(a: Stat, b: Stat) -> Difference | None:
-    """The mean of a - b over the folds both have; None with fewer than two.
+    """The mean of a - b over the folds in which both explain the same model; None with fewer than two.
 
     >>> stats = [Stat({k: Score(v) for k, v in enumerate(values)}) for values in ([3.0, 5.0], [1.0, 2.0])]
     >>> d = difference(*stats)
@@ -70,7 +73,7 @@ def difference(a: Stat, b: Stat) -> Difference | None:
     """
     from scipy import stats
 
-    common = [k for k in a.folds if k in b.folds]
+    common = [k for k in a.folds if k in b.folds and a.models.get(k) == b.models.get(k)]
     gaps = np.array([a.folds[k].value - b.folds[k].value for k in common])
     n = len(gaps)
     if n < 2 or np.isnan(gaps).any():
@@ -116,7 +119,7 @@ class Row:
     @property
     def control(self) -> bool:
         """Whether it sees no model."""
-        return self.label in CONTROLS
+        return self.label in (*CONTROLS, CENTRE)
 
 
 @dataclass(frozen=True)
@@ -124,11 +127,13 @@ class Block:
     """The part of a table on one data set and architecture.
 
     Attributes:
-        title: Data set and architecture.
+        title: Data set and architecture, and a word if nothing but smoke was measured.
         metrics: Columns.
         rows: One per method.
         claims: What the paper concludes, our paired difference, and whether it holds.
         weak: Folds whose model stayed under the gate.
+        mixed: Folds in which the rows do not all explain the same model.
+        missing: Methods of the table that were not measured.
         results: The cells behind it.
     """
 
@@ -137,13 +142,15 @@ class Block:
     rows: Sequence[Row]
     claims: Sequence[tuple[Claim, Difference | None]]
     weak: Sequence[int]
+    mixed: Sequence[int]
+    missing: Sequence[str]
     results: Sequence[Result]
 
-    def best(self, metric: str) -> list[str]:
-        """The labels of the best and the second best explainer; controls do not compete."""
+    def ranking(self, metric: str) -> list[str]:
+        """The labels of explainers that have a value, the best first; none where there is only one. Controls do not compete."""
         ranked = [r for r in self.rows if not r.control and metric in r.stats and not math.isnan(r.stats[metric].mean)]
         sign = 1 if metric in LOWER_IS_BETTER else -1
-        return [r.label for r in sorted(ranked, key=lambda r: sign * r.stats[metric].mean)[:2]] if len(ranked) > 1 else []
+        return [r.label for r in sorted(ranked, key=lambda r: sign * r.stats[metric].mean)] if len(ranked) > 1 else []
 
     def against_best(self, metric: str) -> tuple[str, Difference] | None:
         """TimeX less the best other explainer by this metric, with its name; None if either is missing."""
@@ -163,26 +170,38 @@ def blocks(
 
     Args:
         table: The table.
-        results: All cells of a store; those of the table are picked out, of the configuration measured last.
+        results: All cells of a store; those of the table are picked out, of the configuration measured last. Smoke counts only
+            where there is nothing else.
         datasets: Data sets instead of the table's own.
         methods: Methods instead of the table's own; without, others are added where they were run.
         every: All metrics of a cell instead of the table's.
     """
-    by_label = _latest(r for r in results if r.cell["measure"] == table.measure)
+    measured = [r for r in results if r.cell["measure"] == table.measure]
     found = []
-    for dataset in datasets or table.datasets:
-        for arch in table.archs:
-            here = {label: cells for (d, a, label), cells in by_label.items() if (d, a) == (dataset, arch)}
-            labels = list(methods or [*table.methods, *_newcomers(table, here)])
-            labels = [variant for label in labels for variant in (label, *_paper_variants(label)) if variant in here]
-            cells = {label: here[label] for label in labels}
-            if cells:
-                found += _blocks(table, dataset, arch, cells, every)
+    for dataset, arch in product(datasets or table.datasets, table.archs):
+        own = [r for r in measured if (r.cell["dataset"], r.cell["arch"]) == (dataset, arch)]
+        smoke = all(r.cell.get("smoke") for r in own)
+        here = _latest(r for r in own if smoke or not r.cell.get("smoke"))
+        wanted = list(methods or [*table.methods, *_newcomers(table, here)])
+        labels = {label: [v for v in (label, *_paper_variants(label)) if v in here] for label in wanted}
+        if not methods and _compares_arms(table) and not any(labels[label] for label in table.methods if ":" in label):
+            continue  # TimeX and the controls were measured for another table
+        cells = {v: here[v] for variants in labels.values() for v in variants}
+        if cells:
+            title = f"{dataset}, {arch}"
+            missing = [label for label, variants in labels.items() if not variants]
+            found += _blocks(table, title, "smoke" if smoke else "", cells, missing, every)
     return found
 
 
+def _compares_arms(table: Table) -> bool:
+    """Whether a table sets arms of TimeX against each other, not methods."""
+    arms = any(":" in label for label in table.methods)
+    return arms and all(label.startswith("timex") or label in CONTROLS for label in table.methods)
+
+
 def _newcomers(table: Table, labels: Iterable[str]) -> list[str]:
-    """Methods of no table of ours: they join those that compare methods, not those that compare arms of TimeX."""
+    """Methods of no table of ours: they join those that compare methods, not those of TimeX alone."""
     if all(label.startswith("timex") or label in CONTROLS for label in table.methods):
         return []
     known = {label for t in TABLES.values() for label in t.methods}
@@ -195,35 +214,51 @@ def _paper_variants(label: str) -> tuple[str, ...]:
     return (f"{method}:paper_{arm}" if arm else f"{method}:paper",) if method == "timex" else ()
 
 
-def _latest(results: Iterable[Result]) -> dict[tuple[str, str, str], list[Result]]:
-    """The cells of every data set, architecture and method; of several configurations the one with the newest cell."""
-    groups: dict[tuple[str, str, str], dict[str, list[Result]]] = {}
+def _latest(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """The cells of every method, of one configuration: the one with the newest finished cell, else that of the newest failure.
+
+    Failures that came later, of other configurations, are added: they replace no value, but have to be seen.
+    """
+    groups: dict[str, dict[str, list[Result]]] = {}
     for r in results:
         label = f"{r.cell['method']}:{r.cell['arm']}" if r.cell["arm"] else r.cell["method"]
-        configs = groups.setdefault((r.cell["dataset"], r.cell["arch"], label), {})
-        configs.setdefault(r.config_hash, []).append(r)
-    newest = {
-        key: max(configs.values(), key=lambda rs: max(r.facts["finished"] for r in rs)) for key, configs in groups.items()
-    }
-    return {key: sorted(rs, key=lambda r: r.cell["fold"]) for key, rs in newest.items()}
+        groups.setdefault(label, {}).setdefault(r.config_hash, []).append(r)
+    latest = {}
+    for label, configs in groups.items():
+        own = max(configs.values(), key=lambda rs: (_newest(r for r in rs if r.error is None), _newest(rs)))
+        since = _newest(r for r in own if r.error is None) or _newest(own)
+        others = [r for rs in configs.values() if rs is not own for r in rs]
+        later = [r for r in others if r.error is not None and r.facts["finished"] > since]
+        latest[label] = sorted(own, key=lambda r: r.cell["fold"]) + later
+    return latest
 
 
-def _blocks(table: Table, dataset: str, arch: str, cells: Mapping[str, list[Result]], every: bool) -> list[Block]:
+def _newest(results: Iterable[Result]) -> str:
+    return max((r.facts["finished"] for r in results), default="")
+
+
+def _blocks(
+    table: Table, title: str, word: str, cells: Mapping[str, list[Result]], missing: Sequence[str], every: bool
+) -> list[Block]:
     names = list(dict.fromkeys(name for rs in cells.values() for r in rs for name in r.scores))
     plain = [name for name in names if not name.startswith(WITHOUT_FIRST)]
     wanted = [n for n in plain if n != "agreement"] if every else list(table.metrics)
-    variants = [(f"{dataset}, {arch}", "")]
-    if len(plain) < len(names):
-        variants = [(f"{dataset}, {arch}, all classes", ""), (f"{dataset}, {arch}, without class 0", WITHOUT_FIRST)]
+    variants = {"": ""} if len(plain) == len(names) else {"all classes": "", "without class 0": WITHOUT_FIRST}
     flat = [r for rs in cells.values() for r in rs]
     weak = sorted({r.cell["fold"] for r in flat if r.facts.get("reference_passed") is False})
+    models: dict[int, set[str | None]] = {}
+    for r in flat:
+        if r.error is None:
+            models.setdefault(r.cell["fold"], set()).add(r.reference)
+    mixed = sorted(fold for fold, own in models.items() if len(own) > 1)
     found = []
-    for title, prefix in variants:
-        rows = [row for label, rs in cells.items() for row in _rows(table, dataset, arch, label, rs, wanted, prefix)]
+    for variant, prefix in variants.items():
+        rows = [row for label, rs in cells.items() for row in _rows(table, label, rs, wanted, prefix)]
         stats = {label: _stats(rs, wanted, prefix) for label, rs in cells.items()}
         claims = [(c, _claimed(c, stats)) for c in table.claims]
         metrics = list(dict.fromkeys(m.split("/")[-1] for m in wanted))
-        found.append(Block(title, metrics, rows, claims, weak, flat))
+        whole = ", ".join(part for part in (title, variant, word) if part)
+        found.append(Block(whole, metrics, rows, claims, weak, mixed, missing, flat))
     return found
 
 
@@ -235,19 +270,19 @@ def _claimed(claim: Claim, stats: Mapping[str, Mapping[str, Stat]]) -> Differenc
 def _stats(results: Sequence[Result], metrics: Sequence[str], prefix: str) -> dict[str, Stat]:
     stats = {}
     for metric in metrics:
-        folds = {r.cell["fold"]: r.scores[prefix + metric] for r in results if prefix + metric in r.scores}
-        if folds:
-            stats[metric] = Stat(folds)
+        own = {r.cell["fold"]: r for r in results if prefix + metric in r.scores}
+        if own:
+            folds = {fold: r.scores[prefix + metric] for fold, r in own.items()}
+            stats[metric] = Stat(folds, {fold: r.reference for fold, r in own.items()})
     return stats
 
 
-def _rows(
-    table: Table, dataset: str, arch: str, label: str, results: Sequence[Result], metrics: Sequence[str], prefix: str
-) -> list[Row]:
+def _rows(table: Table, label: str, results: Sequence[Result], metrics: Sequence[str], prefix: str) -> list[Row]:
     """One row, or one for each thing compared inside the measure (metrics written `landmark/nmi`)."""
     method, _, arm = label.partition(":")
     arm = arm.removeprefix("paper").removeprefix("_")
-    experiment = Experiment(dataset=dataset, arch=arch, method=method, arm=arm, measure=table.measure)
+    cell = results[0].cell
+    experiment = Experiment(dataset=cell["dataset"], arch=cell["arch"], method=method, arm=arm, measure=table.measure)
     stats = _stats(results, metrics, prefix)
     paper = {m: v for m in metrics if (v := table.paper(experiment, m)) is not None}
     errors = {r.cell["fold"]: r.error for r in results if r.error is not None}

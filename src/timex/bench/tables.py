@@ -15,6 +15,8 @@ from timex.paper import published
 
 CONTROLS = ("random", "amplitude")
 """Explainers that see no model: what they score, the data gives away by itself."""
+CENTRE = "centre"
+"""A control for windows that are cut around what matters in them; it sees no data either."""
 METHODS = ("ig", "ig:absolute", "dynamask", "winit", "cortx", "sgt_grad", "timex", *CONTROLS)
 """The rows of the paper's ground-truth tables, IG also without its sign, and the controls."""
 FEW = ("ig", "ig:absolute", "dynamask", "winit", "timex", *CONTROLS)
@@ -119,8 +121,8 @@ class Table:
             yield Experiment(dataset=dataset, arch=arch, method=method, arm=arm, measure=self.measure)
 
     def paper(self, experiment: Experiment, metric: str) -> float | None:
-        """The paper's value, or None where it has none."""
-        if self.where is None or experiment.arm == "absolute":
+        """The paper's value, or None where it has none: a method or an arm that is no row of this table has none."""
+        if self.where is None or experiment.arm == "absolute" or experiment.label not in self.methods:
             return None
         table, row, column = self.where(experiment, metric)
         return published(table, row).get(column)
@@ -146,7 +148,8 @@ def _by_arch(e: Experiment, metric: str) -> tuple[str, str, str]:
 
 def _ablation(name: str, full: str, arms: tuple[str, ...], claims: tuple[Claim, ...]) -> Table:
     def where(e: Experiment, metric: str) -> tuple[str, str, str]:
-        return f"ablation/{name}", f"{e.dataset}/{e.arm or full}", metric
+        row = e.arm or full if e.method == "timex" else e.method
+        return f"ablation/{name}", f"{e.dataset}/{row}", metric
 
     methods = ("timex", *(f"timex:{arm}" for arm in arms), *CONTROLS)
     return _ground_truth(
@@ -162,7 +165,7 @@ ECG = "MIT-BIH (ecg)"
 TABLES: dict[str, Table] = {
     "univariate": _ground_truth("Univariate synthetic data", ("freqshapes", "seqcomb_uv"), _r1),
     "multivariate": _ground_truth("Multivariate synthetic data", ("seqcomb_mv", "lowvar"), _r1),
-    "ecg": _ground_truth("ECG", ("ecg",), _r1, needs=ECG),
+    "ecg": _ground_truth("ECG", ("ecg",), _r1, methods=(*METHODS, CENTRE), needs=ECG),
     "ablation-ste": _ablation("ste", "ste", ("no_ste",), (_better("the straight-through estimator helps", "no_ste"),)),
     "ablation-simclr": _ablation("simclr", "mbc", ("simclr",), (_better("MBC beats SimCLR", "simclr"),)),
     "ablation-losses": _ablation(

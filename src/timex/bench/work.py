@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import platform
+import subprocess
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import torch
 
 import timex
 from timex.bench import forecasting
-from timex.bench.grid import Cell, Task, few, shrunk
+from timex.bench.grid import Cell, Task, data_digest, few, shrunk
 from timex.bench.measures import MEASURES, Fitted, Subject, where
 from timex.bench.store import Result
 from timex.bench.tables import REFERENCE
 from timex.data import load_dataset
+from timex.data.prepare import digest_of
 from timex.method.explainer import TimeX, fit_many
 from timex.reference import load_reference, save_reference
 from timex.reference.forecaster import Forecaster, train_forecaster
@@ -166,7 +168,7 @@ def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
         settings = {} if cell.config is None else {"config": cell.config}
         explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device, **settings)
         train, val = few(data.train, MAX_FIT), few(data.val, MAX_FIT)
-        options = where(train) or {"x_val": val.x}  # there is no way to hand over the times of validation series
+        options = {"x_val": val.x, **where(train), **{f"{name}_val": v for name, v in where(val).items()}}
         started = time.perf_counter()
         explainer.fit(train.x, train.y, **options)
         seconds = time.perf_counter() - started
@@ -174,24 +176,44 @@ def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
 
 
 def _data(cell: Cell) -> Dataset:
+    name = cell.experiment.dataset
+    if data_digest(name) != cell.data:
+        raise ValueError(
+            f"{name} was prepared from other files than where this run was planned: prepare the same download on every machine."
+        )
     if cell.experiment.arch == Forecaster.arch:
         return forecasting.dataset(cell.smoke)
-    return _load(cell.experiment.dataset, cell.fold, cell.seed, cell.smoke)
+    return _load(name, cell.fold, cell.seed, cell.smoke, cell.data)
 
 
 @lru_cache(maxsize=8)
-def _load(name: str, fold: int, seed: int, smoke: bool) -> Dataset:
+def _load(name: str, fold: int, seed: int, smoke: bool, digest: str | None) -> Dataset:  # data of another digest is read again
     data = load_dataset(name, fold=fold, seed=seed)
     return shrunk(data) if smoke else data
+
+
+@cache
+def _code() -> dict[str, str | None]:
+    """Which code measured: a digest of its files, and the last commit that touched them where it runs from a checkout."""
+    folder = Path(timex.__file__).parent
+    try:
+        log = ["git", "-C", str(folder), "log", "-1", "--format=%h", "--", "."]
+        commit = subprocess.run(log, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # no git here
+        commit = ""
+    return {"code": digest_of(sorted(folder.rglob("*.py")))[:10], "commit": commit or None}
 
 
 def _result(cell: Cell, device: str, facts: dict[str, Any] | None = None, **more: Any) -> Result:
     config = {"reference": asdict(cell.reference), "explainer": None if cell.config is None else asdict(cell.config)}
     about = {
+        "data": cell.data,
+        "reference": cell.reference_folder,
         "explainer": cell.explainer_folder,
         "panel": cell.panel,
         "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
         "timex": timex.__version__,
+        **_code(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
