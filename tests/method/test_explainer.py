@@ -19,7 +19,7 @@ from timex.method.config import PAPER
 from timex.reference import CNN, LSTM, Transformer
 
 N, N_VAL = 48, 10
-CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5)
+CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5, lam_model=0.3)  # masks that keep some after two epochs
 
 
 def series(n, t, d, seed=0):
