@@ -120,7 +120,7 @@ def dropout(x: Tensor, rate: float, noise: Noise | None) -> Tensor:
 
 
 def residual(h: Tensor, branch: Tensor, rate: float, noise: Noise | None) -> Tensor:
-    """h + dropout(branch) in one go."""
+    """The sum h + dropout(branch), in one pass."""
     if noise is None or rate == 0.0:
         return h + branch
     return torch.addcmul(h, branch, _kept(branch, rate, noise))
@@ -504,10 +504,10 @@ class _Run:
                     on_epoch(Progress(len(history), epoch + 1, self.schedule.epochs, best, active))
                 if active == 0:
                     break
-        figures = (v.cpu().tolist() for v in (self.best_value, self.best_epoch, self.skipped))
+        outcomes = (v.cpu().tolist() for v in (self.best_value, self.best_epoch, self.skipped))
         return [
             Trained({name: value.clone() for name, value in self._views(row[None]).items()}, value, epoch, rows, skipped)
-            for row, value, epoch, skipped, rows in zip(self.best.cpu(), *figures, history, strict=True)
+            for row, value, epoch, skipped, rows in zip(self.best.cpu(), *outcomes, history, strict=True)
         ]
 
     def _shuffle(self, epoch: int) -> None:

@@ -84,8 +84,8 @@ class Attention(nn.Module):
 
 
 def project(h: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
-    """Several linear layers of one input, on a GPU as one product; a CPU would spend more on dealing out its gradients."""
-    if not h.is_cuda:
+    """Several linear layers of one input, as one product where that pays: a CPU spends more on splitting it up again."""
+    if not (h.is_cuda or stacking()):
         return tuple(layer(h) for layer in layers)
     weight, bias = torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
     return linear(h, weight, bias).chunk(len(layers), dim=-1)
@@ -167,8 +167,10 @@ class TransformerEncoder(nn.Module):
         noise: Noise | None = None,
     ) -> Tensor:
         """(B, T, D) -> (B, T, M); `steps` (B, T) marks the measured steps, `mask` (B, T) multiplies the attention."""
-        padding = None if steps is None else ~steps
-        h = with_time(x, times, self.n_steps)
+        return self.encode(with_time(x, times, self.n_steps), None if steps is None else ~steps, mask, noise)
+
+    def encode(self, h: Tensor, padding: Tensor | None, mask: Tensor | None, noise: Noise | None) -> Tensor:
+        """The layers alone, for [time encoding ; x] that is there already: (B, T, M) -> (B, T, M)."""
         for layer in self.layers:
             h = layer(h, mask, padding, noise)
         return h
