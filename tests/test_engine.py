@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
-from timex.engine import Member, Noise, Schedule, dropout, mix, stacked, train
+from timex.engine import Member, Noise, Schedule, dropout, mix, residual, stacked, train
 
 D, C, N, N_VAL = 3, 4, 23, 9
 
@@ -226,6 +226,28 @@ def test_dropout_keeps_the_mean_and_the_rate():
     assert (dropped == 0).float().mean().item() == pytest.approx(0.25, abs=0.005)
     assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
     assert dropout(x, 0.25, None) is x
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.1, 0.25, 0.9])
+def test_keep_looks_at_one_byte_an_element(rate):
+    key = mix(torch.tensor(3))
+    words = mix(mix(key) + torch.arange(250)).tolist()  # 2,000 bytes, every value of a byte among them
+    want = [(word >> shift) & 255 for word in words for shift in range(0, 64, 8)][:1998]
+    signed = [byte - 256 if byte > 127 else byte for byte in want]
+    kept = Noise(key).keep((2, 999), rate)
+    assert kept.flatten().tolist() == [byte >= round(rate * 256) - 128 for byte in signed]
+
+
+def test_residual_is_the_sum_with_a_dropped_branch():
+    h, branch = torch.arange(15.0).view(3, 5), torch.arange(1.0, 16.0).view(3, 5)
+    key = mix(torch.tensor(2))
+    torch.testing.assert_close(residual(h, branch, 0.4, Noise(key)), h + dropout(branch, 0.4, Noise(key)))
+    for rate, noise in ((0.0, Noise(key)), (0.4, None)):
+        assert torch.equal(residual(h, branch, rate, noise), h + branch)
+    stack = stacked(lambda h, branch, key: residual(h, branch, 0.4, Noise(key)))
+    both = stack(torch.stack([h, branch]), torch.stack([branch, h]), torch.stack([key, key]))
+    torch.testing.assert_close(both[0], residual(h, branch, 0.4, Noise(key)))
+    torch.testing.assert_close(both[1], residual(branch, h, 0.4, Noise(key)))
 
 
 def test_numbers_drawn_in_advance_are_the_same():

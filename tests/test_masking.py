@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from timex import masking
 from timex.engine import stacked
 from timex.masking import (
     attention,
@@ -99,6 +100,13 @@ def test_vmapped_draws_equal_a_loop_with_one_temperature_per_member():
 # ---- attention -------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["plain", "fused"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention of the short series of these tests by plain products, as it comes, and by the kernel for long ones."""
+    if request.param == "fused":
+        monkeypatch.setattr(masking, "SHORT", {})
+
+
 def naive_masked(q: Tensor, k: Tensor, v: Tensor, m: Tensor, padding: Tensor) -> Tensor:
     """Eq. attention_masking as written, sample by sample, with the T x T mask."""
     out = torch.zeros_like(v)
@@ -120,6 +128,7 @@ def some_padding(*shape: int) -> Tensor:
     return padding
 
 
+@pytest.mark.usefixtures("kernel")
 def test_attention_by_hand():
     # Width 1, both queries 0: weights 1/2, 1/2. Values 2 and 6; the first step masked out: its output is 0, and the
     # second's is 6 / 2, not 6: the weights are not renormalised.
@@ -130,6 +139,7 @@ def test_attention_by_hand():
     assert attention(q, k, v, padding=torch.tensor([True, False])).flatten().tolist() == [6.0, 6.0]
 
 
+@pytest.mark.usefixtures("kernel")
 def test_plain_attention_equals_torchs():
     q, k, v = triple(B, HEADS, T, WIDTH)
     torch.testing.assert_close(attention(q, k, v), F.scaled_dot_product_attention(q, k, v))
@@ -138,6 +148,7 @@ def test_plain_attention_equals_torchs():
     torch.testing.assert_close(attention(q, k, v, padding=padding), want)
 
 
+@pytest.mark.usefixtures("kernel")
 def test_masked_attention_equals_the_full_mask():
     q, k, v = triple(B, T, WIDTH)
     padding = some_padding(B, T)
@@ -146,11 +157,13 @@ def test_masked_attention_equals_the_full_mask():
         torch.testing.assert_close(attention(q, k, v, m, padding), naive_masked(q, k, v, m, padding))
 
 
+@pytest.mark.usefixtures("kernel")
 def test_a_mask_of_ones_is_plain_attention():
     q, k, v = triple(B, T, WIDTH)
     torch.testing.assert_close(attention(q, k, v, torch.ones(B, T)), attention(q, k, v))
 
 
+@pytest.mark.usefixtures("kernel")
 def test_masked_values_do_not_reach_the_output():
     q, k, v = triple(B, T, WIDTH)
     m = torch.ones(B, T, dtype=torch.float64)
@@ -160,6 +173,7 @@ def test_masked_values_do_not_reach_the_output():
     assert torch.equal(attention(q, k, v, m), attention(q, k, changed, m))
 
 
+@pytest.mark.usefixtures("kernel")
 def test_masks_and_padding_broadcast_over_heads():
     q, k, v = triple(B, HEADS, T, WIDTH)
     m, padding = uniform(B, T), some_padding(B, T)
@@ -168,6 +182,7 @@ def test_masks_and_padding_broadcast_over_heads():
         torch.testing.assert_close(got[:, h], attention(q[:, h], k[:, h], v[:, h], m, padding))
 
 
+@pytest.mark.usefixtures("kernel")
 def test_a_sample_that_is_all_padding_is_finite():
     q, k, v = (a.requires_grad_() for a in triple(B, T, WIDTH))
     out = attention(q, k, v, padding=torch.ones(B, T, dtype=torch.bool))
@@ -175,6 +190,7 @@ def test_a_sample_that_is_all_padding_is_finite():
     assert all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), (q, k, v)))
 
 
+@pytest.mark.usefixtures("kernel")
 def test_attention_gradients_are_right():
     q, k, v = (a.requires_grad_() for a in triple(3, 4, 2))
     m, padding = uniform(3, 4).requires_grad_(), some_padding(3, 4)[:, [0, 1, 3, 2]]
@@ -182,6 +198,7 @@ def test_attention_gradients_are_right():
     assert gradcheck(lambda q, k, v, m: attention(q, k, v, m, padding), (q, k, v, m))
 
 
+@pytest.mark.usefixtures("kernel")
 def test_vmapped_attention_equals_a_loop():
     q, k, v = triple(K, B, T, WIDTH)
     m, padding = uniform(K, B, T), some_padding(B, T)
@@ -196,6 +213,7 @@ def test_vmapped_attention_equals_a_loop():
             torch.testing.assert_close(g[i], w)
 
 
+@pytest.mark.usefixtures("kernel")
 def test_stacked_attention_differentiated_outside_equals_a_loop():
     """As the engine does it: the gradient of a sum over stacked members, taken outside of vmap."""
     tensors = [t.requires_grad_() for t in (*triple(K, B, T, WIDTH), uniform(K, B, T))]

@@ -73,18 +73,23 @@ class Noise:
         return ((halves.float() + 0.5) * 2.0**-23).reshape(shape)
 
     def keep(self, shape: Sequence[int], rate: float) -> Tensor:
-        """Where dropout keeps an element: False with probability `rate`, to the nearest 1/256.
+        """1 where dropout keeps an element, 0 (with probability `rate`, to the nearest 1/256) where not; bool or int8.
 
         Dropout is the hot path, so one 64-bit word serves eight elements, a byte each.
         """
         n = math.prod(shape)
         start, drawn = self._take(m := (n + 7) // 8)
         bytes_ = self._octets[8 * start :] if drawn and self._octets is not None else octets(self._draw(start, m))
-        return (bytes_[:n] >= round(rate * 256) - 128).reshape(tuple(shape))
+        bytes_, lowest = bytes_[:n].reshape(tuple(shape)), round(rate * 256) - 128
+        if bytes_.is_cuda or lowest == -128:
+            return bytes_ >= lowest
+        return bytes_.clamp(lowest - 1, lowest) - (lowest - 1)  # on a CPU three times as fast as to compare
 
 
 def octets(words: Tensor) -> Tensor:
     """The bytes of 64-bit words, lowest first: (n,) -> (8 n,) int8."""
+    if not stacking():
+        return words.view(torch.int8)
     if torch.compiler.is_compiling():
         return (words[:, None] >> torch.arange(0, 64, 8, device=words.device)).to(torch.int8).flatten()
     return _Octets.apply(words)
@@ -111,7 +116,19 @@ def dropout(x: Tensor, rate: float, noise: Noise | None) -> Tensor:
     """Dropout drawn from `noise`; with no noise (evaluation) the identity."""
     if noise is None or rate == 0.0:
         return x
-    return x * (noise.keep(x.shape, rate) * (256 / (256 - round(rate * 256))))
+    return x * _kept(x, rate, noise)
+
+
+def residual(h: Tensor, branch: Tensor, rate: float, noise: Noise | None) -> Tensor:
+    """The sum h + dropout(branch), in one pass."""
+    if noise is None or rate == 0.0:
+        return h + branch
+    return torch.addcmul(h, branch, _kept(branch, rate, noise))
+
+
+def _kept(x: Tensor, rate: float, noise: Noise) -> Tensor:
+    """What dropout multiplies x by."""
+    return noise.keep(x.shape, rate) * (256 / (256 - round(rate * 256)))
 
 
 # ------------------------------------------------------------------------------------------------------------ stacking
@@ -328,7 +345,8 @@ class _Run:
         self.shapes = {name: p.shape for name, p in members[0].params.items()}
         self.sizes = [shape.numel() for shape in self.shapes.values()]
         rows = [torch.cat([p.detach().reshape(-1).float() for p in m.params.values()]) for m in members]
-        self.flat = torch.stack(rows).to(device).requires_grad_()  # (K, P)
+        self.flat = torch.stack(rows).to(device)  # (K, P)
+        self.params = {name: view.requires_grad_() for name, view in self._views(self.flat).items()}
         self.frozen = _stack([m.frozen for m in members], device)
         self.hyper = _stack([{n: torch.tensor(float(v)) for n, v in m.hyper.items()} for m in members], device)
         # Seeds on the same fold share one copy of the data: `source` says which copy a member reads.
@@ -352,7 +370,7 @@ class _Run:
         self.skipped = torch.zeros(k, device=device, dtype=torch.int64)
         self.totals: Tensors = {}
 
-        self.best = self.flat.detach().clone()
+        self.best = self.flat.clone()
         self.best_value = torch.full((k,), math.inf, device=device)
         self.best_epoch = torch.full((k,), -1, device=device, dtype=torch.int64)
         self.waited = torch.zeros(k, device=device, dtype=torch.int64)
@@ -363,7 +381,7 @@ class _Run:
         self.capture = capture
 
     def _stacked(self, function: Callable[..., Tensors], compile: bool) -> Callable[..., Tensors]:
-        """`function` for all members at once: itself for a single member, its vmap for several."""
+        """`function` for all members at once: its vmap for several, itself for a single one."""
         words = [0]
 
         def member(params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, key: Tensor) -> Tensors:
@@ -372,18 +390,19 @@ class _Run:
             words[0] = noise.used  # the next step needs as many
             return out
 
-        def single(*arguments: Any) -> Tensors:
-            out = member(*(torch.utils._pytree.tree_map(lambda v: v.squeeze(0), a) for a in arguments))
+        def single(params: Tensors, *arguments: Any) -> Tensors:
+            out = member(params, *(torch.utils._pytree.tree_map(lambda v: v.squeeze(0), a) for a in arguments))
             return {name: value[None] for name, value in out.items()}
 
         if len(self.members) > 1:
             return stacked(member, compile)
         return torch.compile(single, dynamic=False) if compile else single
 
-    def params(self, flat: Tensor) -> Tensors:
-        """The (K, P) buffer as named, shaped views."""
-        parts = torch.split(flat, self.sizes, dim=1)
-        return {name: part.reshape(len(flat), *shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+    def _views(self, flat: Tensor) -> Tensors:
+        """A (K, P) buffer as named tensors that share its memory; a single member's have no leading axis."""
+        lead = flat.shape[:1] if len(flat) > 1 else ()
+        parts = flat.split(self.sizes, dim=1)
+        return {name: part.view(*lead, *shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     # ---------------------------------------------------------------------------------------------------- one step
 
@@ -392,10 +411,10 @@ class _Run:
         position = (self.count % self.steps) * self.batch + torch.arange(self.batch, device=self.device)
         index = self.order[:, position]  # (K, B)
         batch = {name: value[self.source, index] for name, value in self.data.items()}
-        terms = self._loss(self.params(self.flat), self.frozen, batch, self.hyper, mix(self.seeds + self.count))
-        (gradient,) = torch.autograd.grad(terms["loss"].sum(), self.flat)
+        terms = self._loss(self.params, self.frozen, batch, self.hyper, mix(self.seeds + self.count))
+        gradients = torch.autograd.grad(terms["loss"].sum(), list(self.params.values()), materialize_grads=True)
         with torch.no_grad():
-            self._adamw(gradient)
+            self._adamw(torch.cat([g.reshape(len(self.flat), -1) for g in gradients], dim=1))
             for name, value in terms.items():
                 self.totals[name] = self.totals[name].add_(value) if name in self.totals else value.clone()
 
@@ -404,7 +423,7 @@ class _Run:
 
         A member whose gradient is not finite keeps its weights this step, and the step is counted.
         """
-        norm = gradient.norm(dim=1, keepdim=True)
+        norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
         finite = norm.isfinite()
         self.skipped.add_(~finite[:, 0])
         gradient = torch.where(finite, gradient * (self.schedule.clip / (norm + 1e-6)).clamp(max=1.0), 0.0)
@@ -485,17 +504,10 @@ class _Run:
                     on_epoch(Progress(len(history), epoch + 1, self.schedule.epochs, best, active))
                 if active == 0:
                     break
-        best_epoch, best_value, skipped = (v.cpu().tolist() for v in (self.best_epoch, self.best_value, self.skipped))
-        params = {name: value.detach().cpu() for name, value in self.params(self.best).items()}
+        outcomes = (v.cpu().tolist() for v in (self.best_value, self.best_epoch, self.skipped))
         return [
-            Trained(
-                {name: value[k].clone() for name, value in params.items()},
-                best_value[k],
-                best_epoch[k],
-                history[k],
-                skipped[k],
-            )
-            for k in range(len(self.members))
+            Trained({name: value.clone() for name, value in self._views(row[None]).items()}, value, epoch, rows, skipped)
+            for row, value, epoch, skipped, rows in zip(self.best.cpu(), *outcomes, history, strict=True)
         ]
 
     def _shuffle(self, epoch: int) -> None:
@@ -508,7 +520,7 @@ class _Run:
     @torch.no_grad()
     def _validate(self, epoch: int) -> Tensors:
         """Score the members, keep the weights of those that improved, adapt learning rates. Stays on the device."""
-        scores = self._criterion(self.params(self.flat), self.frozen, self.val, self.hyper, mix(self.seeds))
+        scores = self._criterion(self.params, self.frozen, self.val, self.hyper, mix(self.seeds))
         value = scores["criterion"]
         patience = self.schedule.patience or self.schedule.epochs + 1
         improved = (value < self.best_value) & (self.waited < patience) & (epoch >= self.schedule.select_from)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from timex.engine import stacking
 
-SHORT = 256  # up to here the T x T weights are small, and the fused kernel has too little to do at once on a GPU
+SHORT = {"cuda": 256, "cpu": 64}  # up to this T the T x T weights are small, and plain products faster than the fused kernel
 P_EPS = 1e-6  # keeps logit(p) and its slope finite, and is still representable next to 1 in float32
 
 
@@ -60,7 +60,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, m: Tensor | None = None, padding:
     """Scaled dot-product attention, with differentiable attention masking (eq:attention_masking) where a mask is given.
 
     (softmax(QK' / sqrt(d)) * m m') V = m * (softmax(QK' / sqrt(d)) (m * V)): the T x T mask never exists, and neither do the
-    T x T weights: the kernel is torch's fused one, for stacked members too.
+    T x T weights of long series: the kernel is torch's fused one, for stacked members too.
 
     Args:
         q: Queries, (..., T, d).
@@ -80,7 +80,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, m: Tensor | None = None, padding:
 
 
 def _attend(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
-    if torch.compiler.is_compiling() or (q.is_cuda and q.shape[-2] <= SHORT):
+    if torch.compiler.is_compiling() or q.shape[-2] <= SHORT.get(q.device.type, 0):
         return _plain(q, k, v, padding)
     return _Stacked.apply(q, k, v, padding) if stacking() else _fused(q, k, v, padding)
 

@@ -49,10 +49,9 @@ class Generator(nn.Module):
     ) -> Tensor:
         """p, (B, T, D)."""
         steps = observed_steps(observed)
-        x = self.with_neighbours(x)
-        memory = self.encoder(x, times, steps, None, noise)  # (B, T, M)
         padding = None if steps is None else ~steps
-        h = with_time(x, times, self.n_steps)
+        h = with_time(self.with_neighbours(x), times, self.n_steps)  # (B, T, M)
+        memory = self.encoder.encode(h, padding, None, noise)
         for layer in self.decoder:
             h = layer(h, memory, padding, noise)
         return self.out(h).sigmoid()

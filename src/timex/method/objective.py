@@ -126,7 +126,9 @@ class Objective:
         views = [self.model.masked(x, observed, mask, out.b) for mask in (out.mask, 1 - out.p)]
         both = [None if a is None else torch.cat([a, b]) for a, b in zip(*views, strict=True)]  # one pass for the two
         twice = [None if v is None else torch.cat([v, v]) for v in (times, observed)]
-        kept, hidden = functional_call(self.reference, weights, (both[0], *twice, both[1])).chunk(2)
+        kept, hidden = functional_call(
+            self.reference, weights, (both[0], *twice, both[1]), tie_weights=not self.stackable
+        ).chunk(2)
         if self.forecasts:
             change = losses.label_consistency_mse_instance
             return change(batch["logits"], kept) + hyper["lam_hidden"] * change(batch["blank"], hidden)
@@ -150,7 +152,7 @@ class Objective:
         sample: Noise | None,
     ) -> Surrogate:
         arguments = (batch["x"], batch.get("times"), batch.get("observed"), frozen["mean"], frozen["std"])
-        return functional_call(self.model, params, (*arguments, hyper["tau"], noise, sample))
+        return functional_call(self.model, params, (*arguments, hyper["tau"], noise, sample), tie_weights=not self.stackable)
 
 
 def hyper_of(config: TimeXConfig) -> dict[str, float]:

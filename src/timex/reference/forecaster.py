@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from timex import engine
-from timex.engine import Noise, Tensors, dropout
+from timex.engine import Noise, Tensors, residual
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, initialised, observed_steps
 from timex.reference.train import TrainConfig
@@ -42,9 +42,9 @@ class QueryLayer(DecoderLayer):
 
     def forward(self, h: Tensor, memory: Tensor, padding: Tensor | None, noise: Noise | None) -> Tensor:
         """Decode: h (B, H, M) reads memory (B, T, M), where `padding` (B, T) is hidden."""
-        h = self.norm1(h + dropout(self.attention(h, h), self.rate, noise))
-        h = self.norm2(h + dropout(self.cross(h, memory, None, padding), self.rate, noise))
-        return self.norm3(h + self.feed_forward(h, noise))
+        h = self.norm1(residual(h, self.attention(h, h), self.rate, noise))
+        h = self.norm2(residual(h, self.cross(h, memory, None, padding), self.rate, noise))
+        return self.norm3(residual(h, self.feed_forward(h, noise), self.rate, noise))
 
 
 class Forecaster(ReferenceModel):

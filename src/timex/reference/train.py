@@ -130,7 +130,7 @@ class Classification:
 
     def _logits(self, params: Tensors, batch: Tensors, noise: Noise | None) -> Tensor:
         arguments = (batch["x"], batch.get("times"), batch.get("observed"))
-        return functional_call(self.model, params, arguments, {"noise": noise})
+        return functional_call(self.model, params, arguments, {"noise": noise}, tie_weights=not self.stackable)
 
 
 def macro_f1(logits: Tensor, y: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from timex.engine import Noise, dropout, stacking
+from timex.engine import Noise, dropout, residual, stacking
 from timex.masking import attention
 from timex.reference.base import ReferenceModel, mean_over_time, mlp_head, observed_steps
 
@@ -38,13 +38,15 @@ SPLIT = 16
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """A linear layer over flattened leading axes, which vmap stacks as one batched product: (..., M) -> (..., N).
+    """A linear layer, (..., M) -> (..., N); for stacked members over flattened leading axes, as one batched product.
 
     Stacked on a GPU, the rows are dealt into a few groups: the gradient of a stacked weight is one long sum over all rows,
     which a batched product leaves to a single block of threads; by groups it is spread over the device.
     """
+    if not stacking():
+        return F.linear(x, weight, bias)
     rows = x.flatten(0, -2)
-    if stacking() and x.is_cuda and len(rows) % SPLIT == 0:
+    if x.is_cuda and len(rows) % SPLIT == 0:
         weights = weight.mT.expand(SPLIT, *weight.mT.shape)
         out = torch.bmm(rows.unflatten(0, (SPLIT, -1)), weights).flatten(0, 1) + bias
     else:
@@ -82,7 +84,9 @@ class Attention(nn.Module):
 
 
 def project(h: Tensor, *layers: Linear) -> tuple[Tensor, ...]:
-    """Several linear layers of one input as one product."""
+    """Several linear layers of one input, as one product where that pays: a CPU spends more on splitting it up again."""
+    if not (h.is_cuda or stacking()):
+        return tuple(layer(h) for layer in layers)
     weight, bias = torch.cat([layer.weight for layer in layers]), torch.cat([layer.bias for layer in layers])
     return linear(h, weight, bias).chunk(len(layers), dim=-1)
 
@@ -100,7 +104,7 @@ class LayerNorm(nn.LayerNorm):
 
 
 class FeedForward(nn.Module):
-    """Linear, ReLU, Linear, with dropout after each."""
+    """Linear, ReLU, dropout, Linear."""
 
     def __init__(self, width: int, d_hidden: int, rate: float) -> None:
         super().__init__()
@@ -109,8 +113,7 @@ class FeedForward(nn.Module):
 
     def forward(self, h: Tensor, noise: Noise | None) -> Tensor:
         """(B, T, M) -> (B, T, M)."""
-        inner = dropout(F.relu(self.linear1(h)), self.rate, noise)
-        return dropout(self.linear2(inner), self.rate, noise)
+        return self.linear2(dropout(F.relu(self.linear1(h)), self.rate, noise))
 
 
 class EncoderLayer(nn.Module):
@@ -125,8 +128,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, h: Tensor, mask: Tensor | None, padding: Tensor | None, noise: Noise | None) -> Tensor:
         """(B, T, M) -> (B, T, M)."""
-        h = self.norm1(h + dropout(self.attention(h, h, mask, padding), self.rate, noise))
-        return self.norm2(h + self.feed_forward(h, noise))
+        h = self.norm1(residual(h, self.attention(h, h, mask, padding), self.rate, noise))
+        return self.norm2(residual(h, self.feed_forward(h, noise), self.rate, noise))
 
 
 class DecoderLayer(nn.Module):
@@ -141,9 +144,9 @@ class DecoderLayer(nn.Module):
 
     def forward(self, h: Tensor, memory: Tensor, padding: Tensor | None, noise: Noise | None) -> Tensor:
         """Decode: h (B, T, M) reads memory (B, T, M)."""
-        h = self.norm1(h + dropout(self.attention(h, h, None, padding), self.rate, noise))
-        h = self.norm2(h + dropout(self.cross(h, memory, None, padding), self.rate, noise))
-        return self.norm3(h + self.feed_forward(h, noise))
+        h = self.norm1(residual(h, self.attention(h, h, None, padding), self.rate, noise))
+        h = self.norm2(residual(h, self.cross(h, memory, None, padding), self.rate, noise))
+        return self.norm3(residual(h, self.feed_forward(h, noise), self.rate, noise))
 
 
 class TransformerEncoder(nn.Module):
@@ -164,8 +167,10 @@ class TransformerEncoder(nn.Module):
         noise: Noise | None = None,
     ) -> Tensor:
         """(B, T, D) -> (B, T, M); `steps` (B, T) marks the measured steps, `mask` (B, T) multiplies the attention."""
-        padding = None if steps is None else ~steps
-        h = with_time(x, times, self.n_steps)
+        return self.encode(with_time(x, times, self.n_steps), None if steps is None else ~steps, mask, noise)
+
+    def encode(self, h: Tensor, padding: Tensor | None, mask: Tensor | None, noise: Noise | None) -> Tensor:
+        """The layers alone, for [time encoding ; x] that is there already: (B, T, M) -> (B, T, M)."""
         for layer in self.layers:
             h = layer(h, mask, padding, noise)
         return h
