@@ -184,13 +184,23 @@ def test_warmup_and_cosine_decay():
     torch.testing.assert_close(ended.params["weight"], m.params["weight"])  # the only step is the last: rate 0
 
 
-def test_a_gradient_that_is_not_finite_is_skipped_and_counted():
+def test_weights_of_a_training_that_diverged_are_not_handed_out():
+    m = member(seed=0)
+    bad = {**m.val, "x": m.val["x"] * math.nan}
+    lost, healthy = train(Linear(), [Member(**{**vars(m), "val": bad}), m], Schedule(epochs=2, batch_size=8))
+    with pytest.raises(RuntimeError, match="No epoch gave a finite validation value: lower the learning rate"):
+        lost.selected()
+    assert healthy.selected() is healthy.params
+
+
+def test_a_gradient_that_is_not_finite_is_skipped_and_counted(caplog):
     m = member(seed=0)
     bad = {"x": m.train["x"].clone(), "y": m.train["y"]}
     bad["x"][4] = math.inf
     broken, healthy = train(Linear(), [Member(**{**vars(m), "train": bad}), m], Schedule(epochs=1, batch_size=8))
     assert broken.skipped_steps == 1
     assert healthy.skipped_steps == 0
+    assert caplog.messages == ["member 0: 1 steps were skipped, their gradient was not finite"]
     assert broken.params["weight"].isfinite().all()
 
 

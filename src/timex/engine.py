@@ -26,6 +26,8 @@ from torch import Tensor
 Tensors = dict[str, Tensor]
 log = logging.getLogger(__name__)
 
+DIVERGED = "No epoch gave a finite validation value: lower the learning rate, or check the scale of x."
+
 # ------------------------------------------------------------------------------------------------------- random numbers
 
 _MIX_1 = -4658895280553007687  # odd multipliers of a 64-bit finaliser
@@ -241,6 +243,12 @@ class Trained:
     history: list[dict[str, float]]
     skipped_steps: int = 0
 
+    def selected(self) -> Tensors:
+        """The weights; a `RuntimeError` where no epoch gave any, for then `params` are still those of the start."""
+        if self.epoch < 0:
+            raise RuntimeError(DIVERGED)
+        return self.params
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -289,6 +297,9 @@ def train(
                 chunk = indices[start : start + size]
                 run = _Run(program, [members[i] for i in chunk], schedule, device, capture, compile)
                 results.update(zip(chunk, run.fit(on_epoch), strict=True))
+    for i, result in results.items():
+        if result.skipped_steps:
+            log.warning("member %d: %d steps were skipped, their gradient was not finite", i, result.skipped_steps)
     return [results[i] for i in range(len(members))]
 
 
@@ -480,7 +491,10 @@ class _Run:
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices) if foreign else nullcontext():
             if foreign:  # layers we did not write draw from torch's own generator
-                torch.manual_seed(self.members[0].seed)
+                torch.default_generator.manual_seed(self.members[0].seed)  # not torch.manual_seed, which reseeds every GPU
+                if devices:
+                    with torch.cuda.device(self.device):
+                        torch.cuda.manual_seed(self.members[0].seed)
             self._shuffle(0)
             step = self._captured()
             for epoch in range(self.schedule.epochs):

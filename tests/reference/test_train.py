@@ -104,7 +104,8 @@ def test_probabilities_do_not_depend_on_the_batch():
     np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
     np.testing.assert_allclose(predict_proba(result.model, part, batch=4), p, atol=1e-6)
     # the padding is seen as such: without it the probabilities are others
-    bare = Part(part.x, part.times, np.ones_like(part.observed), part.y)
+    times = np.where(part.observed.any(axis=2), part.times, 200 + np.arange(part.times.shape[1]))
+    bare = Part(part.x, times, np.ones_like(part.observed), part.y)
     assert np.abs(predict_proba(result.model, bare) - p).max() > 1e-4
 
 
@@ -224,6 +225,25 @@ def test_attempts_are_compared_by_the_check_score_alone(monkeypatch):
     monkeypatch.setattr(train, "_train", scripted)
     (kept,) = fit(folds(1))
     assert (kept.check["f1"], kept.seed, kept.attempts) == (0.5, 1000, 3)
+
+
+def test_a_training_that_diverges_is_tried_again_from_another_seed(monkeypatch):
+    """The untrained weights it leaves are no result, whatever they score."""
+    demand(monkeypatch, None)
+    whole = train.engine.train
+
+    def diverging(program, members, *arguments, **options):
+        runs = whole(program, members, *arguments, **options)
+        return [replace(run, epoch=-1) if m.seed in lost else run for m, run in zip(members, runs, strict=True)]
+
+    monkeypatch.setattr(train.engine, "train", diverging)
+    lost = {6}
+    first, second = fit(folds(2), seeds=[5, 6], attempts=2)
+    assert (first.attempts, first.seed) == (1, 5)
+    assert (second.attempts, second.seed) == (2, 1006)
+    lost = {6, 1006}
+    with pytest.raises(RuntimeError, match=r"No epoch gave a finite .* for fold 1 of .* with each of 2 seeds"):
+        fit(folds(2), seeds=[5, 6], attempts=2)
 
 
 def test_above_the_gate_one_attempt_is_enough(monkeypatch):

@@ -64,7 +64,7 @@ class CoRTXReport:
     labels: int
     """Samples with Shapley values, those for validation included."""
     contrast_first: float
-    """Contrastive loss in the first epoch; log(2 B) or so for an encoder that tells nothing apart."""
+    """Contrastive loss in the first epoch; log B for an encoder that tells nothing apart."""
     contrast_last: float
     """The same in the last."""
     explained: float
@@ -212,7 +212,7 @@ class CoRTX(FittedExplainer):
         member = engine.Member(params=params, frozen={}, train=train, val=val, lr=self.config.lr, seed=self.config.seed)
         with training_bar(label, progress) as on_epoch:
             run = engine.train(program, [member], schedule, device=self.device, on_epoch=on_epoch)[0]
-        self.network.load_state_dict(run.params)
+        self.network.load_state_dict(run.selected())
         return run
 
     @torch.no_grad()

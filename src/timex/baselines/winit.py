@@ -169,7 +169,7 @@ class WinIT(FittedExplainer):
         with training_bar("WinIT generators", progress) as on_epoch:
             runs = engine.train(program, members, schedule, device=self.device, on_epoch=on_epoch)
         for generator, run in zip(self.generators, runs, strict=True):
-            generator.load_state_dict(run.params)
+            generator.load_state_dict(run.selected())
         self.generators.requires_grad_(False)
         self.mean, self.std = self.mean.to(self.device), self.std.to(self.device)
         self.report = WinITReport(nll=tuple(run.criterion for run in runs), epochs=tuple(run.epoch for run in runs))

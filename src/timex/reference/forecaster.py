@@ -171,7 +171,7 @@ def train_forecaster(
     )
     with training_bar("forecaster", progress) as on_epoch:
         (run,) = engine.train(Forecasting(model), [member], schedule, device=device, on_epoch=on_epoch)
-    model.load_state_dict(run.params)
+    model.load_state_dict(run.selected())
     test = tensors["test"]
     error = (torch.from_numpy(forecast(model, test["x"].numpy(), device)) - test["y"]).square().mean()
     persistence = (test["x"][:, -1:, 0] - test["y"]).square().mean()

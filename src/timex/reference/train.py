@@ -177,6 +177,9 @@ def train_references(
         device: Where to train.
         progress: Whether to show a progress bar.
         seeds: One seed per data set; by default the config's for all.
+
+    Raises:
+        RuntimeError: If the training on a data set diverged with every seed tried.
     """
     config = preset(datasets[0].name, arch) if config is None else config
     seeds = [config.seed] * len(datasets) if seeds is None else seeds
@@ -186,13 +189,16 @@ def train_references(
         offset = 1000 * attempt  # far from the seeds of neighbouring folds
         chosen = [(datasets[i], seeds[i] + offset) for i in pending]
         for i, trained in zip(pending, _train(chosen, arch, config, device, progress, attempt + 1), strict=True):
-            if i not in best or trained.check["f1"] > best[i].check["f1"]:
-                best[i] = replace(trained, attempts=attempt + 1)
-            else:
+            if trained is not None and (i not in best or trained.check["f1"] > best[i].check["f1"]):
+                best[i] = trained
+            if i in best:
                 best[i] = replace(best[i], attempts=attempt + 1)
-        pending = [i for i in pending if best[i].passed is False]
+        pending = [i for i in pending if i not in best or best[i].passed is False]
         if not pending:
             break
+    lost = [f"fold {d.fold} of {d.name}" for i, d in enumerate(datasets) if i not in best]
+    if lost:
+        raise RuntimeError(f"{engine.DIVERGED} So it was for {', '.join(lost)} with each of {config.attempts} seeds.")
     return [best[i] for i in range(len(datasets))]
 
 
@@ -203,7 +209,8 @@ def _train(
     device: torch.device | str,
     progress: bool,
     attempt: int,
-) -> list[TrainedReference]:
+) -> list[TrainedReference | None]:
+    """Train once; None for those whose training diverged."""
     shapes = [{"n_channels": d.train.x.shape[2], "n_classes": len(d.classes), "n_steps": d.train.x.shape[1]} for d, _ in chosen]
     models = [initialised(arch, {**s, **config.model}, seed) for s, (_, seed) in zip(shapes, chosen, strict=True)]
     members = [
@@ -228,17 +235,17 @@ def _train(
     label = f"{arch} on {chosen[0][0].name}" + (f", attempt {attempt}" if attempt > 1 else "")
     with training_bar(label, progress) as on_epoch:
         runs = engine.train(Classification(models[0]), members, schedule, device=device, on_epoch=on_epoch)
-    results = []
-    for model, run, (dataset, seed) in zip(models, runs, chosen, strict=True):
-        model.load_state_dict(run.params)
-        results.append(_examine(model, run, dataset, seed, device))
-    return results
+    return [
+        None if run.epoch < 0 else _examine(model, run, dataset, seed, device)
+        for model, run, (dataset, seed) in zip(models, runs, chosen, strict=True)
+    ]
 
 
 def _examine(
     model: ReferenceModel, run: engine.Trained, dataset: Dataset, seed: int, device: torch.device | str
 ) -> TrainedReference:
-    """Score a model on every part, and hold its check score against the paper's."""
+    """Give a model its best weights, score it on every part, and hold its check score against the paper's."""
+    model.load_state_dict(run.params)
 
     def score(part: Part) -> dict[str, float]:
         return classification_scores(predict_proba(model, part, device), part.y)
