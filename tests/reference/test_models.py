@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from timex.engine import Noise
 from timex.reference import CNN, LSTM, REFERENCES, Transformer, load_reference, save_reference
 from timex.reference.base import build, initialised, mean_over_time, observed_steps, weights_hash
 from timex.reference.cnn import halve
+from timex.reference.lstm import backward_in_eval
 from timex.reference.transformer import DecoderLayer, time_encoding
 
 B, T, D, C = 5, 11, 3, 4
@@ -196,6 +198,17 @@ def test_attention_mask_has_a_gradient():
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("gradient", [False, True])
+def test_cudnn_is_left_as_the_user_set_it(monkeypatch, gradient):
+    """A recurrent model whose gradient is taken does without cuDNN; no other setting changes, then or before."""
+    names = ("enabled", "benchmark", "deterministic", "allow_tf32")
+    for name, value in zip(names, (True, True, True, False), strict=True):
+        monkeypatch.setattr(torch.backends.cudnn, name, value)
+    with backward_in_eval(SimpleNamespace(requires_grad=gradient, is_cuda=True)):
+        assert [getattr(torch.backends.cudnn, name) for name in names] == [not gradient, True, True, False]
+    assert [getattr(torch.backends.cudnn, name) for name in names] == [True, True, True, False]
+
+
 def test_normalised_embeddings_have_unit_length():
     plain, unit = model_of("transformer"), model_of("transformer", normalise=True)
     close(unit.encode(series()).norm(dim=1), torch.ones(B))

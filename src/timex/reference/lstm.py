@@ -5,7 +5,8 @@ Shapes: B samples, T time steps, D channels, W = 2 * hidden.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -60,5 +61,15 @@ class LSTM(ReferenceModel):
 
 def backward_in_eval(x: Tensor) -> AbstractContextManager[None]:
     """Without cuDNN, which refuses the backward of a recurrent layer in evaluation mode; the same numbers, a little slower."""
-    needs_gradient = x.requires_grad and x.is_cuda
-    return torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled and not needs_gradient)
+    return _without_cudnn() if x.requires_grad and x.is_cuda else nullcontext()
+
+
+@contextmanager
+def _without_cudnn() -> Iterator[None]:
+    # not `torch.backends.cudnn.flags`, which puts every other setting of the user's to its default
+    before = torch.backends.cudnn.enabled
+    torch.backends.cudnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.enabled = before
