@@ -84,6 +84,23 @@ def test_gradient_shap_is_the_mean_over_points():
         np.testing.assert_allclose(e.attribution[i], total, atol=1e-5)
 
 
+def test_gradient_shap_shows_the_model_nothing_where_nothing_was_measured():
+    seen = []
+
+    class Watched(Linear):
+        def forward(self, x):
+            seen.append(x.detach())
+            return super().forward(x)
+
+    observed = np.random.default_rng(0).random((N, T, D)) > 0.3
+    explainer = GradientShap(Watched(), GradientShapConfig(n_samples=6), device="cpu").fit(series(15, seed=1) + 5)
+    seen.clear()
+    explainer.explain(series(), observed=observed)
+    for x in seen:
+        copies = len(x) // N
+        assert (x[~torch.as_tensor(observed).repeat_interleave(copies, 0)] == 0).all()
+
+
 def test_gradient_shap_needs_a_background():
     with pytest.raises(RuntimeError, match="This GradientShap has not been fitted"):
         GradientShap(Linear()).explain(series())

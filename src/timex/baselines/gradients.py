@@ -192,6 +192,8 @@ class GradientShap(FittedExplainer):
     def _attribute(self, batch: Batch) -> Tensor:
         along, which = uniform_per_sample(self.config.seed, batch.place, 2, self.config.n_samples).unbind(1)  # (B, S)
         start = self.background[(which * len(self.background)).long()]  # (B, S, T, D)
+        if batch.observed is not None:
+            start = torch.where(batch.observed[:, None], start, 0.0)  # as x: the model never sees a cell that was not measured
         change = batch.x[:, None] - start
         points = (start + along[..., None, None] * change).requires_grad_()
         logits = self.logits_of_copies(points, batch)  # (B, S, C)
