@@ -140,7 +140,16 @@ def test_model_predict_masks_attention_where_there_is_some(series):
 
 def test_model_predict_of_a_foreign_module(series):
     x, _, attribution = series
-    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(T * D, 4))
+
+    class Foreign(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = torch.nn.Linear(T * D, 4)  # by the name of a flag of our models
+
+        def forward(self, x):
+            return self.attention(x.flatten(1))
+
+    model = Foreign()
     with torch.no_grad():
         expected = model(torch.tensor(x)).double().softmax(-1).numpy()
     assert model_predict(model, chunk=7)(x, attribution > 0.5) == pytest.approx(expected, abs=1e-6)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from timex.metrics.classification import classification_scores
-from timex.types import Baseline, check_labels, check_series
+from timex.types import Baseline, Reference, check_labels, check_series
 
 THRESHOLDS = (0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
 """The paper's: the share of cells taken away."""
@@ -114,7 +114,8 @@ def model_predict(
         observed: Measured cells, (N, T, D), for our own models.
         chunk: Samples on the device at once.
     """
-    ours = hasattr(model, "attention")
+    # a module of somebody else's may well have a layer of that name
+    ours = isinstance(model, Reference) and isinstance(getattr(model, "attention", None), bool)
     model = model.to(device).eval()
 
     @torch.no_grad()
