@@ -6,7 +6,9 @@ Shapes: N samples, T time steps, D channels, C classes, Z the width of the embed
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+import warnings
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -303,7 +305,16 @@ def check_series(
             raise ValueError(f"Expected times of shape {(n, t)} or {(t,)}, got {steps.shape}.")
         if not np.isfinite(steps).all():
             raise ValueError("Expected finite times, got NaN or inf: give the padding any finite time.")
+        _check_order(steps, seen)
     return array, steps, seen
+
+
+def warn_caller(message: str) -> None:
+    """Warn, at the line outside this package that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def check_labels(y: ArrayLike | Tensor, n: int, n_classes: int | None = None) -> NDArray[np.int64]:
@@ -339,8 +350,26 @@ def baseline_of(x: NDArray[np.float32], observed: NDArray[np.bool_]) -> Baseline
     return Baseline(mean.astype(np.float32), np.sqrt(variance).astype(np.float32))
 
 
+def _check_order(times: NDArray[np.float32], observed: NDArray[np.bool_]) -> None:
+    """Refuse times (N, T) that do not increase from one step with an observed cell (N, T, D) to the next."""
+    measured = np.any(observed, axis=2, keepdims=True)[:, :, 0]  # (N, T)
+    latest = np.maximum.accumulate(np.where(measured, times, -np.inf), axis=1)
+    late = measured[:, 1:] & (times[:, 1:] <= latest[:, :-1])
+    if late.any():
+        i, j = (int(v) for v in np.argwhere(late)[0])
+        raise ValueError(
+            f"Expected times that increase from step to step, got {times[i, j + 1]:g} after {latest[i, j]:g} at sample {i}, "
+            f"step {j + 1}: sort the steps by time, one per time, and count from the start of the series (times are kept in "
+            "32 bits, too few to tell the seconds of a date apart)."
+        )
+
+
 def _numpy(value: ArrayLike | Tensor, dtype: Any, name: str) -> NDArray[Any]:
-    array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        value = value.detach().cpu()
+        array: Any = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # numpy has no bfloat16
+    else:
+        array = value
     try:
         return np.asarray(array, dtype=dtype)
     except (TypeError, ValueError) as error:

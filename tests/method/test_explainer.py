@@ -331,6 +331,15 @@ def test_landmarks_survey_the_training_explanations(mv):
         )
 
 
+def test_nearest_are_indices_of_the_series_handed_in(mv):
+    """Also where a tenth of them was set apart to validate on."""
+    explainer = mv.fresh().fit(mv.x, progress=False)
+    found, z = explainer.landmarks, torch.as_tensor(explainer.explain(mv.x).embedding)
+    similarity = F.cosine_similarity(torch.as_tensor(found.vectors)[:, None], z[None], dim=-1).numpy()
+    assert found.counts.sum() == N - 5
+    np.testing.assert_allclose(np.take_along_axis(similarity, found.nearest, axis=1), found.similarity, atol=1e-5)
+
+
 def test_labels_start_the_landmarks():
     """With training that does not move them, landmarks are embeddings of samples taken from the classes of y in turn."""
     x, y = series(40, 12, 2), np.array([0] * 38 + [1] * 2)
@@ -455,6 +464,28 @@ def test_names_units_and_scaling_survive(tmp_path):
     assert e.to_frame()["prediction"].isin(names["classes"]).all()
 
 
+def test_names_that_do_not_fit():
+    for names, words in {
+        ("channels", ("flow",)): "Expected channels for each of the 2 channels of x, got 1",
+        ("classes", ("ok", "odd")): r"a name for each of the 3 classes the model tells apart, got 2 \(ok, odd\): name all",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            quick(**dict([names])).fit(series(30, 12, 2), progress=False)
+    with pytest.raises(ValueError, match="Expected channels= with units="):
+        quick(units=("l/s", ""))
+
+
+def test_a_forecast_has_no_classes_to_agree_on(caplog):
+    """Nor does a forecast whose last hour is always the largest predict one class."""
+    explainer = quick(config=replace(CONFIG, label="mse"))
+    with torch.no_grad():
+        explainer._module.head[-1].bias[1] += 1000
+    e = explainer.fit(series(30, 12, 2), progress=False).explain(series(4, 12, 2))
+    assert e.agreement is None
+    assert e.divergence is None
+    assert "surrogate" not in caplog.text
+
+
 def test_one_scale_for_all_channels(tmp_path):
     explainer = quick(scaling=(1.0, 2.0)).fit(series(30, 12, 2), progress=False)
     x = series(4, 12, 2, seed=5)
@@ -493,6 +524,113 @@ def test_pool_and_output_choose_the_embedding(tmp_path):
     loaded = TimeX.load(explainer.save(tmp_path), model, pool=last, output=0)
     same_explanations(loaded.explain(x), e)
     assert not np.allclose(e.embedding, TimeX(model, "gru", CONFIG).fit(x, progress=False).explain(x).embedding, atol=1e-4)
+
+
+def test_another_pooling_than_fitted_with_is_refused(tmp_path):
+    """Also where the mean series is the same at every step, at which all poolings are alike."""
+    model = seeded(Convolutional, 15, 2)
+    x = series(30, 15, 2)
+    x = np.concatenate([x, -x])
+    explainer = TimeX(model, "norm", CONFIG, pool=lambda h: h.amax(2)).fit(x, progress=False)
+    folder = explainer.save(tmp_path)
+    with pytest.raises(ValueError, match=r"Layer 'norm' does not give the embedding .* pass the pool= and output= of the fit"):
+        TimeX.load(folder, model)
+    with pytest.raises(ValueError, match="pass the pool= and output= of the fit"):
+        TimeX.load(folder, model, pool=lambda h: h.flatten(1))
+    same_explanations(TimeX.load(folder, model, pool=lambda h: h.amax(2)).explain(x), explainer.explain(x))
+    TimeX.load(folder, model, allow_other_model=True)
+
+
+def test_our_models_take_no_layer():
+    for option in ({"embedding": "head"}, {"pool": 1}, {"output": 0}):
+        with pytest.raises(ValueError, match="CNN has its own embedding: leave out embedding=, pool= and output="):
+            quick(**option)
+
+
+class Flat(nn.Module):
+    """(B, T, 2) to 3 classes, each step on its own."""
+
+    def __init__(self, layer=nn.Linear):
+        super().__init__()
+        self.body = layer(2, 4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.head(self.body(x).mean(1))
+
+
+class Stateful(Flat):
+    def get_extra_state(self):
+        return {"version": 1}
+
+    def set_extra_state(self, state):
+        assert state == {"version": 1}
+
+
+class InPlace(Flat):
+    def forward(self, x):
+        x -= 5.0
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "layer", ["weight_norm", "spectral_norm", "parametrizations.weight_norm", "parametrizations.spectral_norm"]
+)
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*is deprecated", "ignore:.*spectral_norm.*is deprecated")
+def test_models_with_normalised_weights_after_training(layer, tmp_path):
+    """The old ones keep the weight they made last, with its history, which torch does not copy."""
+    normalise = nn.utils
+    for part in layer.split("."):
+        normalise = getattr(normalise, part)
+    x, model = series(30, 10, 2), seeded(Flat, 10, 2)
+    model.body = normalise(model.body)
+    model(torch.as_tensor(x)).sum().backward()
+    model.eval()
+    explainer = TimeX(model, "body", CONFIG).fit(x, progress=False)
+    e = explainer.explain(x)
+    np.testing.assert_allclose(e.probability, model(torch.as_tensor(x)).softmax(-1).detach(), atol=1e-6)
+    same_explanations(TimeX.load(explainer.save(tmp_path), model).explain(x), e)
+
+
+def test_a_model_with_a_state_of_its_own(tmp_path):
+    model, x = seeded(Stateful, 10, 2), series(30, 10, 2)
+    explainer = TimeX(model, "body", CONFIG).fit(x, progress=False)
+    same_explanations(TimeX.load(explainer.save(tmp_path), model).explain(x), explainer.explain(x))
+
+
+def test_a_model_that_writes_to_its_input():
+    model, x = seeded(InPlace, 10, 2), series(30, 10, 2)
+    before = x.copy()
+    e = TimeX(model, "body", CONFIG).fit(x, progress=False).explain(x)
+    np.testing.assert_array_equal(x, before)
+    with torch.no_grad():
+        np.testing.assert_allclose(e.probability, model(torch.as_tensor(before)).softmax(-1), atol=1e-6)
+
+
+def test_models_that_cannot_be_used():
+    x = series(30, 10, 2)
+    with pytest.raises(ValueError, match=r"body\.weight has no values yet: run the model once"):
+        TimeX(Flat(lambda a, b: nn.LazyLinear(b)), "body")
+    with pytest.raises(ValueError, match=r"fails on x of shape \(2, 10, 2\).*dtype.*model\.float\(\)"):
+        TimeX(Flat().double(), "body").fit(x, progress=False)
+    with pytest.raises(ValueError, match=r"fails on x of shape \(2, 2, 10\), as \(B, T, D\).*Check the order of the axes"):
+        TimeX(Flat(), "body").fit(x.transpose(0, 2, 1), progress=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_a_scripted_model_is_refused():
+    with pytest.raises(ValueError, match=r"Expected a plain torch\.nn\.Module, got one of torch\.jit"):
+        TimeX(torch.jit.trace(Flat().eval(), torch.zeros(2, 10, 2)), "body")
+
+
+def test_probabilities_instead_of_logits_warn_where_the_user_called():
+    class Normalised(Flat):
+        def forward(self, x):
+            return super().forward(x).softmax(-1)
+
+    with pytest.warns(UserWarning, match="seems to return probabilities .* without its last softmax") as caught:
+        TimeX(seeded(Normalised, 10, 2), "body", CONFIG).fit(series(30, 10, 2), progress=False)
+    assert caught[0].filename == __file__
 
 
 def test_a_model_with_nan_outputs_is_refused():
@@ -556,8 +694,9 @@ def test_a_single_predicted_class_warns():
     explainer = quick()
     with torch.no_grad():
         explainer._module.head[-1].bias[1] += 1000
-    with pytest.warns(UserWarning, match="predicts class 1 for all 27 training samples: there is no difference"):
+    with pytest.warns(UserWarning, match="predicts class 1 for all 27 training samples: there is no difference") as caught:
         explainer.fit(series(30, 12, 2), progress=False)
+    assert caught[0].filename == __file__  # the user's line, not one of ours
     assert np.isfinite(explainer.explain(series(5, 12, 2)).attribution).all()
 
 
@@ -669,6 +808,15 @@ def test_the_times_of_the_padding_do_not_matter(irregular):
     same_explanations(a, b)
 
 
+def test_the_share_kept_is_of_the_cells_that_exist(irregular):
+    explainer = TimeX(irregular.explainer._module, config=replace(CONFIG, epochs=1))
+    where = {"times": irregular.times, "observed": irregular.observed, "progress": False}
+    val = {"x_val": irregular.x, "times_val": irregular.times, "observed_val": irregular.observed}
+    explainer.fit(irregular.x, **where, **val)
+    e = explainer.explain(irregular.x, times=irregular.times, observed=irregular.observed)
+    assert explainer.history["val_kept"][0] == pytest.approx(e.attribution[irregular.observed].mean(), abs=1e-4)
+
+
 def test_the_times_matter(irregular):
     a, b = (irregular.explainer.explain(irregular.x, times=irregular.times * s, observed=irregular.observed) for s in (1, 2))
     assert not np.allclose(a.attribution, b.attribution, atol=1e-3)
@@ -758,6 +906,50 @@ def test_fit_many_equals_each_alone(monkeypatch):
         np.testing.assert_allclose(b.attribution, a.attribution, atol=1e-4, err_msg=str(i))
         np.testing.assert_allclose(b.divergence, a.divergence, atol=1e-4, err_msg=str(i))
         assert fitted[i].config == config
+
+
+def spied_members(monkeypatch):
+    """The members of every later run of the engine, in a list that fills."""
+    members, train = [], engine.train
+    monkeypatch.setattr(engine, "train", lambda p, m, *a, **k: members.extend(m) or train(p, m, *a, **k))
+    return members
+
+
+def test_everything_hidden_is_by_the_means_of_ones_own_training_series(monkeypatch):
+    """Two explainers may share their validation series, but not what replaces its cells."""
+    members = spied_members(monkeypatch)
+    x, x_val = series(20, 12, 2), series(9, 12, 2, seed=1)
+    many = [quick(), quick()]
+    many[1]._module = many[0]._module
+    fit_many(many, [(x, None, x_val), (x + 3, None, x_val)], progress=False)
+    for member, source in zip(members, (x, x + 3), strict=True):
+        hidden = torch.as_tensor(source).mean(0).expand(9, -1, -1)
+        with torch.no_grad():
+            torch.testing.assert_close(member.val["blank"], many[0]._module.eval()(hidden), rtol=1e-4, atol=1e-4)
+
+
+def test_everything_hidden_is_as_the_masking_hides_it(monkeypatch):
+    members = spied_members(monkeypatch)
+    model, x = seeded(OURS["transformer_uv"][3], 16, 1).eval(), series(20, 16, 1)
+    mean, nothing = torch.as_tensor(x).mean(0).expand(20, -1, -1), torch.zeros(20, 16)
+    seen = {"value": (mean, None), "attention": (torch.as_tensor(x), nothing), "both": (mean, nothing)}
+    for masking, (hidden, attended) in seen.items():
+        TimeX(model, config=replace(CONFIG, epochs=1, masking=masking)).fit(x, x_val=x, progress=False)
+        with torch.no_grad():
+            torch.testing.assert_close(members[-1].train["blank"], model(hidden, mask=attended), rtol=1e-4, atol=1e-5)
+
+
+def test_one_that_diverges_costs_the_others_nothing():
+    x = series(30, 12, 2)
+    many = [quick(), quick(config=replace(CONFIG, lr=1e30)), quick(config=replace(CONFIG, seed=1))]
+    with pytest.raises(
+        RuntimeError, match=r"No epoch gave a finite validation value.* for explainer 1 of 3; the others are fitted"
+    ):
+        fit_many(many, [(x, None, x[:9])] * 3, progress=False)
+    assert many[1].model is None
+    for config, explainer in ((CONFIG, many[0]), (replace(CONFIG, seed=1), many[2])):
+        alone = quick(config=config).fit(x, x_val=x[:9], progress=False)
+        np.testing.assert_allclose(explainer.explain(x).attribution, alone.explain(x).attribution, atol=1e-5)
 
 
 def test_fit_many_asks_for_data_for_each():
@@ -854,6 +1046,14 @@ def test_attention_masking_of_a_model_without_attention():
         ({"weight_decay": -0.1}, "Expected weight_decay >= 0"),
         ({"shown": 1.5}, "Expected shown between 0 and 1, got 1.5"),
         ({"n_landmarks": 0}, "Expected at least one landmark, got 0"),
+        ({"epochs": 0}, "Expected epochs >= 1, got 0"),
+        ({"batch_size": 1}, "Expected batch_size >= 2, got 1"),
+        ({"patience": 0}, "Expected patience >= 1, got 0"),
+        ({"warmup": -1}, "Expected warmup >= 0, got -1"),
+        ({"generator_layers": -1}, "Expected generator_layers >= 1, got -1"),
+        ({"generator_hidden": 0}, "Expected generator_hidden >= 1, got 0"),
+        ({"generator_filters": -1}, "Expected generator_filters >= 0, got -1"),
+        ({"generator_dropout": 1.0}, "Expected generator_dropout of at least 0 and below 1, got 1.0"),
         ({"consistency": "none", "label": "none"}, "got neither: nothing would tie the masks to the model"),
         ({"mask": "hard"}, "Expected mask among straight_through, soft, got 'hard'"),
         ({"masking": "values"}, "Expected masking among value, attention, both, auto, got 'values'"),
@@ -862,12 +1062,6 @@ def test_attention_masking_of_a_model_without_attention():
 def test_config_errors(values, words):
     with pytest.raises(ValueError, match=words):
         TimeXConfig(**values)
-
-
-@pytest.mark.parametrize("values", [{"epochs": 0}, {"batch_size": 1}])
-def test_schedules_that_cannot_train(values):
-    with pytest.raises(ValueError, match=r"Expected epochs >= 1 and batch_size >= 2 \(the losses compare pairs\)"):
-        quick(config=replace(CONFIG, **values)).fit(series(20, 12, 2), progress=False)
 
 
 def test_the_papers_settings():

@@ -5,7 +5,6 @@ Shapes: N samples, T time steps, D channels, C classes; inside a chunk B samples
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from timex.engine import Noise, Tensors, mix
 from timex.reference.base import ReferenceModel
 from timex.reference.lstm import backward_in_eval
-from timex.reference.wrap import clear_hooks
+from timex.reference.wrap import check_module, copied, warn_of_probabilities
 from timex.types import Explanation, check_labels, check_series
 
 CHUNK_CELLS = 2**23
@@ -55,15 +54,13 @@ class BaselineExplainer:
     config: Any
 
     def __init__(self, model: nn.Module, config: Any = None, device: torch.device | str | None = None) -> None:
-        if not isinstance(model, nn.Module):
-            raise ValueError(f"Expected a torch.nn.Module, got {type(model).__name__}.")
+        check_module(model)
         self.config = self.config_class() if config is None else config
         if not isinstance(self.config, self.config_class):
             wanted = "no config" if self.config_class is type(None) else f"a {self.config_class.__name__}"
             raise ValueError(f"Expected {wanted} for {type(self).__name__}, got {type(config).__name__}.")
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.model = copy.deepcopy(model).to(self.device).eval().requires_grad_(False)
-        clear_hooks(self.model)
+        self.model = copied(model).to(self.device)
 
     def fit(
         self,
@@ -108,7 +105,10 @@ class BaselineExplainer:
             batch = self._tensor(values[part])
             when, which = (self._tensor(steps[part]), self._tensor(seen[part])) if irregular else (None, None)
             with torch.no_grad():
-                probability = self.logits(batch, when, which).softmax(-1)
+                logits = self.logits(batch, when, which)
+            if start == 0 and not isinstance(self.model, ReferenceModel):
+                warn_of_probabilities(logits)
+            probability = logits.softmax(-1)
             if target is None:
                 wanted = probability.argmax(-1)
             else:
@@ -269,7 +269,7 @@ def logits_of(model: nn.Module, x: Tensor, times: Tensor | None = None, observed
     if isinstance(model, ReferenceModel):
         return model(x, times, observed)
     with backward_in_eval(x):
-        return model(x)
+        return model(x.clone())  # which it may write to
 
 
 def uniform_per_sample(seed: int, place: Tensor, *shape: int) -> Tensor:

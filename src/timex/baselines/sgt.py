@@ -20,6 +20,7 @@ from timex.engine import Noise, Tensors
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel
 from timex.reference.lstm import backward_in_eval
+from timex.reference.wrap import set_mode
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class SaliencyGuided:
             return functional_call(self.model, params, (x, batch.get("times"), batch.get("observed")), {"noise": dropout})
         set_mode(self.model, training=dropout is not None)
         with backward_in_eval(x):
-            return functional_call(self.model, params, (x,))
+            return functional_call(self.model, params, (x.clone(),))
 
 
 def mask_lowest(x: Tensor, score: Tensor, share: float, noise: Noise, observed: Tensor | None = None) -> Tensor:
@@ -116,14 +117,6 @@ def mask_lowest(x: Tensor, score: Tensor, share: float, noise: Noise, observed: 
     high = x.masked_fill(~seen, -torch.inf).amax((1, 2), keepdim=True)
     uniform = low + noise.uniform(*x.shape) * (high - low)
     return torch.where((rank < number) & seen, uniform, x)
-
-
-def set_mode(module: nn.Module, training: bool) -> None:
-    """Train or evaluate a foreign module; the running statistics of its normalisation layers stay as they are."""
-    module.train(training)
-    for layer in module.modules():
-        if isinstance(layer, nn.modules.batchnorm._NormBase):
-            layer.eval()
 
 
 class SGTGrad(FittedExplainer):
@@ -160,7 +153,7 @@ class SGTGrad(FittedExplainer):
         first = self._divergence(program, params, held)
         with training_bar("saliency-guided training", progress) as on_epoch:
             run = engine.train(program, [member], schedule, device=self.device, on_epoch=on_epoch)[0]
-        self.retrained.load_state_dict(run.params, strict=False)  # buffers stay
+        self.retrained.load_state_dict(run.selected(), strict=False)  # buffers stay
         self.retrained.eval()
         chosen = run.history[run.epoch]
         self.report = SGTReport(kl_first=first, kl_last=chosen["val_kl"], agreement=chosen["val_agreement"])

@@ -84,10 +84,21 @@ class TimeXConfig:
         for name in ("lam_lc", "lam_model", "lam_hidden", "lam_e", "lam_con", "weight_decay"):
             if getattr(self, name) < 0:
                 raise ValueError(f"Expected {name} >= 0, got {getattr(self, name)}.")
+        if not 0 <= self.generator_dropout < 1:
+            raise ValueError(f"Expected generator_dropout of at least 0 and below 1, got {self.generator_dropout}.")
         if self.n_landmarks < 1:
             raise ValueError(f"Expected at least one landmark, got {self.n_landmarks}.")
+        least = {"generator_layers": 1, "generator_hidden": 1, "generator_filters": 0, "epochs": 1, "patience": 1, "warmup": 0}
+        for name, bound in {**least, "batch_size": 2}.items():  # the losses compare pairs
+            if getattr(self, name) is not None and getattr(self, name) < bound:
+                raise ValueError(f"Expected {name} >= {bound}, got {getattr(self, name)}.")
         if self.consistency == "none" and self.label == "none":
             raise ValueError("Expected a consistency or a label term, got neither: nothing would tie the masks to the model.")
+
+    @property
+    def forecasts(self) -> bool:
+        """Whether the model's outputs are numbers to come, and not the logits of classes."""
+        return self.label in ("mse", "mse_pairwise")
 
 
 _PAPER = TimeXConfig(

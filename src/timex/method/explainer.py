@@ -5,12 +5,10 @@ Shapes: N samples, T time steps, D channels, C classes, Z the width of the embed
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import logging
-import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,7 @@ from timex.method.model import TimeXModel
 from timex.method.objective import FROZEN, Objective, hyper_of, structure_of
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel, weights_hash
-from timex.reference.wrap import Pick, Pool, Wrapped, clear_hooks
+from timex.reference.wrap import Pick, Pool, Wrapped, check_module, copied
 from timex.types import (
     Baseline,
     Explanation,
@@ -38,6 +36,7 @@ from timex.types import (
     check_series,
     is_regular,
     regular_times,
+    warn_caller,
 )
 
 if TYPE_CHECKING:
@@ -93,8 +92,9 @@ class TimeX:
         classes: Sequence[str] = (),
         scaling: tuple[ArrayLike, ArrayLike] | None = None,
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise ValueError(f"Expected a torch.nn.Module, got {type(model).__name__}.")
+        check_module(model)
+        if isinstance(model, ReferenceModel) and (embedding, pool, output) != (None, None, None):
+            raise ValueError(f"{type(model).__name__} has its own embedding: leave out embedding=, pool= and output=.")
         if not isinstance(model, ReferenceModel) and embedding is None:
             layers = ", ".join(name for name, _ in model.named_children())
             raise ValueError(
@@ -104,6 +104,8 @@ class TimeX:
         self.config = config or TimeXConfig()
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         self.channels, self.units, self.classes = tuple(channels), tuple(units), tuple(classes)
+        if self.units and not self.channels:
+            raise ValueError("Expected channels= with units=: a unit is shown after the name of its channel.")
         self.scaling = None if scaling is None else tuple(np.asarray(v, dtype=np.float32).tolist() for v in scaling)
         self._module, self._embedding, self._pool, self._output = model, embedding, pool, output
         self.reference: ReferenceModel | None = None
@@ -150,26 +152,27 @@ class TimeX:
 
         What another explainer of the same model made of the same data is taken from `shared`, as one copy for all of them.
         """
-        data, y, val = self._split(data, None if y is None else check_labels(y, len(data)), val)
-        self._check_names(data.x.shape[2])
+        y = None if y is None else check_labels(y, len(data))
+        data, val, self._kept = self._split(data, val)
         self._reference_hash = weights_hash(self._module)  # now: the user may train the model on after the fit
         self.reference = self._copy_of_model(_tensor(data.x[:2], "cpu"))
         _check_shape(data.x.shape, self.reference)
+        self._check_names(self.reference)
         self.baseline = baseline_of(data.x, data.observed)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.config.seed)  # not torch.manual_seed, which reseeds GPUs too
             self.model = TimeXModel(self.reference, self.config)
             if self.config.encoder_init == "scratch":
                 _reset(self.model.encoder)
-        train, held = (self._with_reference(series, shared) for series in (data, val))
+        # the training series too, whose mean the baseline is
+        train, held = (self._with_reference(series, (id(data), self.model.masking), shared) for series in (data, val))
         predicted = train["logits"].argmax(-1)
-        if len(predicted.unique()) == 1:
-            warnings.warn(
+        if not self.config.forecasts and len(predicted.unique()) == 1:
+            warn_caller(
                 f"The model predicts class {int(predicted[0])} for all {len(predicted)} training samples: there is no "
-                "difference between predictions to explain.",
-                stacklevel=4,
+                "difference between predictions to explain."
             )
-        strata = predicted if y is None else torch.as_tensor(y)
+        strata = predicted if y is None else torch.as_tensor(y[self._kept])
         generator = torch.Generator().manual_seed(self.config.seed)
         with torch.no_grad():
             self.model.landmarks.copy_(stratified_start(train["z"], strata, self.config.n_landmarks, generator))
@@ -187,37 +190,41 @@ class TimeX:
             seed=self.config.seed,
         )
 
-    def _check_names(self, n_channels: int) -> None:
+    def _check_names(self, reference: ReferenceModel) -> None:
+        n_channels, n_classes = reference.n_channels, reference.n_classes
         for name, values in {"channels": self.channels, "units": self.units}.items():
             if len(values) not in (0, n_channels):
                 raise ValueError(f"Expected {name} for each of the {n_channels} channels of x, got {len(values)}.")
+        if len(self.classes) not in (0, n_classes):
+            raise ValueError(
+                f"Expected a name for each of the {n_classes} classes the model tells apart, got {len(self.classes)} "
+                f"({', '.join(self.classes)}): name all of them, or none."
+            )
         for values in self.scaling or ():
             if np.size(values) not in (1, n_channels):
                 raise ValueError(f"Expected scaling as one number or {n_channels}, one per channel, got {np.size(values)}.")
 
     def _copy_of_model(self, sample: Tensor) -> ReferenceModel:
         """The model as a frozen reference of our own, without the user's hooks."""
-        module = copy.deepcopy(self._module).cpu()
-        if not isinstance(module, ReferenceModel):
-            assert self._embedding is not None
-            return Wrapped(module, self._embedding, sample, self._pool, self._output)
-        clear_hooks(module)
-        return module.eval().requires_grad_(False)
+        module = copied(self._module).cpu()
+        if isinstance(module, ReferenceModel):
+            return module
+        assert self._embedding is not None
+        return Wrapped(module, self._embedding, sample, self._pool, self._output)
 
-    def _split(
-        self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None
-    ) -> tuple[_Series, NDArray[np.int64] | None, _Series]:
+    def _split(self, data: _Series, val: _Series | None) -> tuple[_Series, _Series, NDArray[np.int64]]:
+        """Series to train and to validate on, and which of `data` the former are."""
         if val is not None:
             if val.x.shape[1:] != data.x.shape[1:]:
                 raise ValueError(f"Expected x_val with (T, D) = {data.x.shape[1:]}, got {val.x.shape[1:]}.")
-            return data, y, self._at_most(val, MAX_VAL)
+            return data, self._at_most(val, MAX_VAL), np.arange(len(data))
         n_val = max(2, round(VAL_SHARE * len(data)))
         if len(data) - n_val < 2:
             raise ValueError(f"Expected at least 4 samples to fit and validate on, got {len(data)}: pass more, or x_val=.")
         order = np.random.default_rng(self.config.seed).permutation(len(data))
         held, kept = np.sort(order[:n_val]), np.sort(order[n_val:])
         log.info("no x_val given: %d of %d samples are set apart to select the best epoch", n_val, len(data))
-        return data.take(kept), None if y is None else y[kept], self._at_most(data.take(held), MAX_VAL)
+        return data.take(kept), self._at_most(data.take(held), MAX_VAL), kept
 
     def _at_most(self, data: _Series, n: int) -> _Series:
         if len(data) <= n:
@@ -226,11 +233,15 @@ class TimeX:
         return data.take(np.sort(np.random.default_rng(self.config.seed).permutation(len(data))[:n]))
 
     @torch.no_grad()
-    def _with_reference(self, data: _Series, shared: _Shared) -> engine.Tensors:
-        """The tensors of a batch, with the frozen model's embeddings and logits, and its logits when every cell is hidden."""
+    def _with_reference(self, data: _Series, hiding: tuple[Any, ...], shared: _Shared) -> engine.Tensors:
+        """The tensors of a batch, with the frozen model's embeddings and logits, and its logits when every cell is hidden.
+
+        Explainers that agree in `hiding` hide a cell in the same way.
+        """
         assert self.reference is not None
+        assert self.model is not None
         assert self.baseline is not None
-        key = (id(self._module), self._embedding, id(self._pool), id(self._output), id(data))
+        key = (id(self._module), self._embedding, id(self._pool), id(self._output), id(data), *hiding)
         if key in shared:
             return shared[key][1]
         reference = self.reference.to(self.device)
@@ -239,8 +250,8 @@ class TimeX:
         for part in data.chunks(_chunk(data.x.shape[1])):
             x, times, observed = part.tensors(self.device)
             out = reference.output(x, times, observed)
-            hidden = mean.expand_as(x) if observed is None else torch.where(observed, mean, 0.0)
-            blank = reference.output(hidden, times, observed).logits
+            hidden, attended = self.model.masked(x, observed, torch.zeros_like(x), mean)
+            blank = reference.output(hidden, times, observed, attended).logits
             if not (out.z.isfinite().all() and out.logits.isfinite().all()):
                 raise ValueError("The model gives NaN or inf on some samples: explain a model with finite outputs.")
             outputs.append([v.float().cpu() for v in (out.z, out.logits, blank)])
@@ -254,8 +265,6 @@ class TimeX:
     def _finish(self, run: engine.Trained, member: engine.Member) -> None:
         """Take the best weights, then look where the training explanations lie among the landmarks."""
         assert self.model is not None
-        if run.epoch < 0:
-            raise RuntimeError("No epoch gave a finite validation value: lower the learning rate, or check the scale of x.")
         self.model.load_state_dict(run.params, strict=False)
         self.model.eval().requires_grad_(False)
         self._history = [{**row, "selected": row["epoch"] == run.epoch} for row in run.history]
@@ -267,10 +276,13 @@ class TimeX:
             np.ones(member.train["x"].shape, dtype=bool) if observed is None else observed.numpy(),
         )
         outputs = list(self._forward(data, self.device))
-        z_e, agreement = (torch.cat([out[name] for out in outputs]) for name in ("embedding", "agreement"))
+        z_e = torch.cat([out["embedding"] for out in outputs])
         predicted = member.train["logits"].argmax(-1)
-        self._warn_if_untrusted(agreement.float().mean().item(), predicted)
-        self._landmarks = survey(self.model.landmarks.detach().cpu(), z_e, predicted, self.model.encoder.n_classes)
+        if not self.config.forecasts:
+            agreement = torch.cat([out["agreement"] for out in outputs])
+            self._warn_if_untrusted(agreement.float().mean().item(), predicted)
+        found = survey(self.model.landmarks.detach().cpu(), z_e, predicted, self.model.encoder.n_classes)
+        self._landmarks = dataclasses.replace(found, nearest=self._kept[found.nearest])
 
     def _warn_if_untrusted(self, agreement: float, predicted: Tensor) -> None:
         """An empty mask still agrees on the commonest class; less than halfway from there to certainty deserves a word."""
@@ -347,14 +359,22 @@ class TimeX:
                 out = model(x, times, observed, mean, std, tau, None, None)
                 p = out.p if observed is None else torch.where(observed, out.p, 0.0)
                 predicted = logits.argmax(-1)
+                # hours of a forecast are no classes to agree on
+                trust = (
+                    {}
+                    if self.config.forecasts
+                    else {
+                        "agreement": (out.logits_e.argmax(-1) == predicted).cpu(),
+                        "divergence": js(logits, out.logits_e).float().cpu(),
+                    }
+                )
                 yield {
                     "attribution": p.float().cpu(),
                     "prediction": predicted.cpu(),
                     "probability": logits.softmax(-1).float().cpu(),
                     "embedding": out.z_e.float().cpu(),
                     "landmark": cosine_similarity(out.z_e, model.landmarks).argmax(-1).cpu(),
-                    "agreement": (out.logits_e.argmax(-1) == predicted).cpu(),
-                    "divergence": js(logits, out.logits_e).float().cpu(),
+                    **trust,
                 }
 
     def _labels(self) -> tuple[str, ...]:
@@ -380,10 +400,12 @@ class TimeX:
 
     def save(self, folder: str | Path) -> Path:
         """Write the explainer into `folder`: safetensors weights and a JSON description. The model itself is not included."""
-        if self.model is None or self.baseline is None:
+        if self.model is None or self.reference is None or self.baseline is None:
             raise RuntimeError("This explainer has not been fitted: there is nothing to save.")
         folder = Path(folder)
-        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        state = self.model.state_dict()
+        tensors = {f"model.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
+        tensors["probe"] = _probe(self.reference, self.baseline)
         tensors |= {f"baseline.{n}": torch.as_tensor(v) for n, v in self.baseline._asdict().items()}
         tensors |= {
             f"landmarks.{f.name}": torch.as_tensor(getattr(self.landmarks, f.name)) for f in dataclasses.fields(Landmarks)
@@ -429,6 +451,8 @@ class TimeX:
             allow_other_model: Accept a model with other weights (the explanations then need not fit it).
         """
         description, tensors = _read_folder(Path(folder))
+        if allow_other_model:
+            tensors.pop("probe", None)  # of which another embedding is to be expected
         if description["reference_hash"] != weights_hash(model) and not allow_other_model:
             raise ValueError(
                 f"The explainer in {folder} was fitted on another model (weights differ): pass the model it was fitted on, "
@@ -455,12 +479,18 @@ class TimeX:
 
         n_steps, n_channels = description["shape"]
         self._reference_hash = description["reference_hash"]
+        self.baseline = Baseline(**{name: v.numpy() for name, v in group("baseline.").items()})
         self.reference = self._copy_of_model(torch.zeros(2, n_steps, n_channels))
+        if "probe" in tensors and not _alike(_probe(self.reference, self.baseline), tensors["probe"]):
+            raise ValueError(
+                f"Layer {self._embedding!r} does not give the embedding that the explainer was fitted on: pass the pool= and "
+                "output= of the fit."
+            )
         with torch.random.fork_rng(devices=[]):  # the fresh weights are replaced at once, and cost nobody a random number
             self.model = TimeXModel(self.reference, self.config)
-        self.model.load_state_dict(group("model."))
+        extra = {name: v for name, v in self.model.state_dict().items() if not isinstance(v, Tensor)}
+        self.model.load_state_dict(extra | group("model."))
         self.model.eval().requires_grad_(False)
-        self.baseline = Baseline(**{name: v.numpy() for name, v in group("baseline.").items()})
         self._landmarks = Landmarks(**{name: v.numpy() for name, v in group("landmarks.").items()})
         self._history = description["history"]
 
@@ -485,19 +515,34 @@ def fit_many(
 
     Returns:
         The explainers, fitted.
+
+    Raises:
+        RuntimeError: If the training of some diverged; these are as they were, the others are fitted.
     """
     before = [dict(vars(explainer)) for explainer in explainers]
+
+    def restore(indices: Iterable[int]) -> None:  # an explainer is fitted or as it was, never in between
+        for i in indices:
+            vars(explainers[i]).clear()
+            vars(explainers[i]).update(before[i])
+
     try:
-        _fit(explainers, data, progress, options)
-    except BaseException:  # an explainer is fitted or as it was, never in between
-        for explainer, attributes in zip(explainers, before, strict=True):
-            vars(explainer).clear()
-            vars(explainer).update(attributes)
+        diverged = _fit(explainers, data, progress, options)
+    except BaseException:
+        restore(range(len(explainers)))
         raise
+    restore(diverged)
+    if diverged:
+        numbers = ", ".join(map(str, diverged))
+        raise RuntimeError(f"{engine.DIVERGED} So it was for explainer {numbers} of {len(explainers)}; the others are fitted.")
     return list(explainers)
 
 
-def _fit(explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], progress: bool, options: dict[str, Any]) -> None:
+def _fit(
+    explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], progress: bool, options: dict[str, Any]
+) -> list[int]:
+    """Fit them, and return the numbers of those whose training diverged."""
+    diverged: list[int] = []
     series = {id(value): _series(value) for row in data for value in (row[0], row[2]) if value is not None}
     shared: _Shared = {}
     members = [
@@ -537,7 +582,11 @@ def _fit(explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], prog
                 **options,
             )
         for i, run in zip(indices, runs, strict=True):
-            explainers[i]._finish(run, members[i])
+            if run.epoch < 0:
+                diverged.append(i)
+            else:
+                explainers[i]._finish(run, members[i])
+    return diverged
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
@@ -587,6 +636,19 @@ def _tensor(array: NDArray[Any], device: torch.device | str) -> Tensor:
 
 def _chunk(n_steps: int) -> int:
     return max(1, min(4096, CHUNK_CELLS // (n_steps * n_steps)))
+
+
+@torch.no_grad()
+def _probe(reference: ReferenceModel, baseline: Baseline) -> Tensor:
+    """The embedding of one series that everybody can make, (1, Z): it differs from step to step, as poolings must see it."""
+    mean, std = baseline
+    wave = np.cos(np.arange(mean.size, dtype=np.float32)).reshape(mean.shape)
+    return reference.cpu().output(torch.as_tensor(mean + std * wave)[None]).z
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    """Whether two embeddings are equal but for the rounding of another machine."""
+    return a.shape == b.shape and bool((a - b).abs().max() <= 1e-3 * (a.abs().max() + 1e-6))
 
 
 def _check_shape(shape: tuple[int, ...], reference: ReferenceModel) -> None:

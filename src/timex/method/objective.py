@@ -79,7 +79,7 @@ class Objective:
     def __init__(self, model: TimeXModel, reference: ReferenceModel, config: TimeXConfig) -> None:
         self.model, self.reference = model, reference
         self.asks_model = config.lam_model > 0
-        self.forecasts = config.label in ("mse", "mse_pairwise")
+        self.forecasts = config.forecasts
         self.stackable = model.encoder.stackable
         self.consistency = CONSISTENCY[config.consistency]
         self.landmark_consistency = losses.mbc_normalised if config.consistency == "mbc_normalised" else losses.mbc
@@ -110,8 +110,10 @@ class Objective:
         if self.select_by_objective:
             value = value + hyper["lam_e"] * (l_m + hyper["lam_con"] * l_con)
         agree = (out.logits_e.argmax(-1) == val["logits"].argmax(-1)).float().mean()
+        observed = val.get("observed")
+        kept = out.p.mean() if observed is None else (out.p * observed).sum() / observed.sum().clamp(min=1)
         terms = {"val_mbc": mbc, "val_lc": lc, "val_model": model, "val_l_m": l_m}
-        return {"criterion": value, **terms, "val_agreement": agree, "val_kept": out.p.mean()}
+        return {"criterion": value, **terms, "val_agreement": agree, "val_kept": kept}
 
     def _model(self, out: Surrogate, frozen: Tensors, batch: Tensors, hyper: Tensors) -> Tensor:
         """The frozen model's own judgement: the kept cells suffice for its prediction, the hidden ones say nothing of it.

@@ -130,6 +130,8 @@ def weights_hash(module: nn.Module) -> str:
     """A fingerprint of a module's parameters and buffers: names, shapes and bytes."""
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
+        if not isinstance(value, Tensor):  # what get_extra_state returns may be anything
+            continue
         digest.update(f"{name}:{tuple(value.shape)}:{value.dtype};".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()

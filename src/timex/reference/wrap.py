@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from timex.engine import Noise
 from timex.reference.base import ReferenceModel
 from timex.reference.lstm import backward_in_eval
-from timex.types import Output
+from timex.types import Output, warn_caller
 
 Pool = int | Callable[[Tensor], Tensor]
 Pick = int | str | Callable[[Any], Tensor]
@@ -47,12 +47,24 @@ class Wrapped(ReferenceModel):
         self.config = {"embedding": embedding}
         self.layer = find_layer(module, embedding)
         self.pool, self.pick = pool, output
-        self.module = copy.deepcopy(module).eval().requires_grad_(False)
-        clear_hooks(self.module)
+        self.module = copied(module)
         self.n_steps, self.n_channels = x.shape[1], x.shape[2]
-        with torch.no_grad():
-            tried = self.output(x)
+        tried = self._tried(x)
         self.embedding_size, self.n_classes = tried.z.shape[1], tried.logits.shape[1]
+        warn_of_probabilities(tried.logits)
+
+    @torch.no_grad()
+    def _tried(self, x: Tensor) -> Output:
+        """The output for x, and what may be wrong where the model fails on it."""
+        try:
+            return self.output(x)
+        except ValueError:
+            raise
+        except Exception as error:
+            raise ValueError(
+                f"The model fails on x of shape {tuple(x.shape)}, as (B, T, D), and type float32. {type(error).__name__}: "
+                f"{error}. Check the order of the axes, and that its weights are float32 too: model.float()."
+            ) from error
 
     def output(
         self,
@@ -63,12 +75,12 @@ class Wrapped(ReferenceModel):
         noise: Noise | None = None,
     ) -> Output:
         """Embedding and logits of one pass; foreign models see the values alone."""
-        self._set_mode(training=noise is not None)
+        set_mode(self.module, training=noise is not None)  # every time: somebody may have called train() on the whole
         caught: list[Any] = []
         handle = self.module.get_submodule(self.layer).register_forward_hook(lambda m, i, out: caught.append(out))
         try:
             with backward_in_eval(x):
-                logits = self.module(x)
+                logits = self.module(x.clone())  # which it may write to
         finally:
             handle.remove()
         if not caught:
@@ -99,12 +111,6 @@ class Wrapped(ReferenceModel):
     def predict(self, z: Tensor) -> Tensor:
         """A wrapped module is one piece: its predictor cannot be run from the embedding."""
         raise ValueError("A wrapped model cannot predict from an embedding alone: use output(x).")
-
-    def _set_mode(self, training: bool) -> None:
-        self.module.train(training)  # every time: somebody may have called train() or eval() on the whole
-        for layer in self.module.modules():  # running statistics of normalisation layers stay the reference's
-            if isinstance(layer, nn.modules.batchnorm._NormBase):
-                layer.eval()
 
     def _embedding(self, out: Any, x: Tensor) -> Tensor:
         if isinstance(self.pick, int | str):
@@ -151,6 +157,46 @@ def _mean_over_time(out: Tensor, x: Tensor, layer: str) -> Tensor:
             "average over: say how with pool= (an axis or a function)."
         )
     return out.mean(dim=axes[0])
+
+
+def check_module(module: Any) -> None:
+    """Refuse what is no module, one that cannot be looked into, and one that has no weights yet."""
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"Expected a torch.nn.Module, got {type(module).__name__}.")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise ValueError("Expected a plain torch.nn.Module, got one of torch.jit: pass the module it was made from.")
+    lazy = [name for name, p in module.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
+    if lazy:
+        raise ValueError(f"The model's {lazy[0]} has no values yet: run the model once, and train it, before explaining it.")
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A frozen copy in evaluation mode, without the user's hooks.
+
+    Weight and spectral norm of old keep the weights they made last, which torch refuses to copy with their history.
+    """
+    kept = [v for layer in module.modules() for v in (*vars(layer).values(), *layer._buffers.values())]
+    made = {id(v): v.detach().clone() for v in kept if isinstance(v, Tensor) and not v.is_leaf}
+    copy_ = copy.deepcopy(module, made).eval().requires_grad_(False)
+    clear_hooks(copy_)
+    return copy_
+
+
+def set_mode(module: nn.Module, training: bool) -> None:
+    """Train or evaluate a foreign module; the running statistics of its normalisation layers stay as they are."""
+    module.train(training)
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.batchnorm._NormBase):
+            layer.eval()
+
+
+def warn_of_probabilities(logits: Tensor) -> None:
+    """Warn of a model whose outputs (B, C) already are probabilities, of which the softmax would be taken again."""
+    if bool((logits >= 0).all()) and bool(((logits.sum(-1) - 1).abs() < 1e-4).all()):
+        warn_caller(
+            "The model seems to return probabilities (none negative, rows sum to 1) instead of logits, and softmax would be "
+            "taken twice: explain it without its last softmax, or wrap it to return probabilities.log()."
+        )
 
 
 def clear_hooks(module: nn.Module) -> None:
