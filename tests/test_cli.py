@@ -18,7 +18,7 @@ from timex.baselines import IntegratedGradients
 from timex.cli import app, main
 from timex.data import LOADERS
 from timex.data.files import Series, write_series
-from timex.data.synthetic import freqshapes
+from timex.data.synthetic import Recipe, freqshapes
 from timex.progress import counting_bar
 from timex.reference import CNN
 from timex.report.spans import Span, important_spans
@@ -155,12 +155,13 @@ def test_explain_by_another_method(explainer_folder, tmp_path):
 def test_evaluate_prints_ours_beside_the_papers(explainer_folder, tmp_path):
     output = invoke("evaluate", "--explainer", explainer_folder, "--data", "freqshapes", "--out", tmp_path / "scores.json")
     assert "0.832" in output
+    assert "under the gate" in output  # one epoch makes no model worth explaining
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert set(scores) == {"timex", "ig", "amplitude", "random"}
     assert scores["amplitude"]["auprc"] > 0.9
 
 
-def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch):
+def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my_net.py").write_text(MODEL)
     write_series("train.parquet", series)
@@ -193,7 +194,11 @@ def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch):
 
     again = TimeX.load("e", my_net.net(), pool=2, device="cpu").explain(series.x)
     np.testing.assert_allclose(again.attribution, a.attribution, atol=1e-6)
-    invoke("evaluate", "--explainer", "e", "--data", "train.parquet", "--out", "e/scores.json")
+    assert "under the gate" not in invoke("evaluate", "--explainer", "e", "--data", "train.parquet", "--out", "e/scores.json")
+    assert "missing" not in caplog.text
+    write_series("holes.npz", Series.of(np.where(np.arange(12)[:, None] == 3, np.nan, series.x), channels=series.channels))
+    invoke("explain", "--explainer", "e", "--data", "holes.npz")
+    assert "80 of 960 cells are missing; your model sees 0 there" in caplog.text
 
     invoke("explain", "--explainer", "e", "--data", "test.csv", "--out", "e/explanations.npz")
     invoke("explain", "--explainer", "e", "--data", "test.csv", "--out", "e/explanations-ig.npz", "--method", "ig")
@@ -236,6 +241,7 @@ def test_a_report_of_scaled_channels_with_units(series, tmp_path):
         (["fit", "--data", "freqshapes", "--out", "o"], "either --model package.module:factory or --reference FOLDER"),
         (["fit", "--data", "x.npz", "--out", "o", "--model", "json"], "Expected --model as package.module:factory"),
         (["fit", "--data", "x.npz", "--out", "o", "--model", "no_such:net"], "No module named"),
+        (["fit", "--data", "x.npz", "--out", "o", "--model", "json:nothing"], "module 'json' has no 'nothing'"),
         (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.npz"], "holds no explainer"),
         (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.txt"], ".npz, .parquet or .csv"),
         (["report", "nowhere"], "nowhere holds no explanations.npz: `timex explain --explainer nowhere"),
@@ -252,6 +258,42 @@ def test_mistakes_are_one_clear_line(arguments, words, tmp_path, monkeypatch, ca
     assert words in printed
     assert "Traceback" not in printed
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_fails_in_the_users_code_is_shown_in_full(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken_net.py").write_text(
+        "def net():\n    return None.layers\n\ndef late():\n    raise RuntimeError('no GPU')\n"
+    )
+    for factory, error in {"net": AttributeError, "late": RuntimeError}.items():
+        monkeypatch.setattr("sys.argv", ["timex", "fit", "--data", "x.npz", "--out", "o", "--model", f"broken_net:{factory}"])
+        with pytest.raises(error, match=r"layers|no GPU"):
+            main()
+    monkeypatch.setattr("sys.argv", ["timex", "fit", "--data", "x.npz", "--out", "o", "--model", "broken_net:nett"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+
+
+def test_integrated_gradients_run_where_timex_does(explainer_folder, monkeypatch):
+    devices = []
+
+    class Watched(IntegratedGradients):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            devices.append(self.device.type)
+
+    monkeypatch.setattr("timex.baselines.IntegratedGradients", Watched)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)  # which is then the default
+    invoke("evaluate", "--explainer", explainer_folder, "--data", "freqshapes", "--device", "cpu")
+    assert devices == ["cpu"]
+
+
+def test_data_list_draws_no_whole_data_sets(monkeypatch):
+    drawn, part = {}, Recipe.part
+    monkeypatch.setattr(Recipe, "part", lambda self, p, s, f, n: drawn.update({self.name: n}) or part(self, p, s, f, n))
+    printed = invoke("data", "list")
+    assert "seqcomb_mv │ 200 │ 4 │ 4 │ 5,000 / 100 / 1,000 │ yes" in printed
+    assert drawn["seqcomb_mv"] < 10
 
 
 def test_help_reads_like_a_page():
