@@ -4,6 +4,7 @@ Shapes: distinct N, T, D and C per architecture, so that swapped axes fail.
 """
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -285,6 +286,44 @@ def test_a_wrapped_model_is_explained_as_the_module_itself(name):
     np.testing.assert_allclose(a, b, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["cortx", "winit", "sgt_grad"])
+def test_a_training_that_diverges_is_an_error(name):
+    model, t, d = reference("cnn")
+    explainer = EXPLAINERS[name](model, config=replace(CONFIGS[name], lr=1e30))
+    with pytest.raises(RuntimeError, match="No epoch gave a finite validation value: lower the learning rate"):
+        explainer.fit(series(N, t, d), progress=False)
+    with pytest.raises(RuntimeError, match="has not been fitted"):
+        explainer.explain(series(2, t, d))
+
+
+class Awkward(nn.Module):
+    """Writes to its input, keeps a weight that has a history, and returns probabilities."""
+
+    def __init__(self, t, d):
+        super().__init__()
+        self.head = nn.Linear(t * d, 3)
+        self.last = self.head.weight * 2
+
+    def forward(self, x):
+        x *= 2
+        return (x.flatten(1) @ self.last.T + self.head.bias).softmax(-1)
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name != "timex"])
+def test_awkward_models(name):
+    x = series(N, 9, 2)
+    before = x.copy()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(2)
+        model = Awkward(9, 2)
+    explainer = EXPLAINERS[name](model, config=CONFIGS.get(name)).fit(x, progress=False)
+    with pytest.warns(UserWarning, match="seems to return probabilities") as caught:
+        e = explainer.explain(x[:4])
+    assert caught[0].filename == __file__
+    assert np.isfinite(e.attribution).all()
+    np.testing.assert_array_equal(x, before)
+
+
 def test_settings_of_another_explainer_are_refused():
     model, _, _ = reference("cnn")
     with pytest.raises(ValueError, match="Expected a WinITConfig for WinIT, got SGTConfig"):
@@ -388,7 +427,7 @@ class Constant(nn.Module):
     """Predicts class 1 of 2 whatever it sees."""
 
     def forward(self, x):
-        return torch.tensor([[0.0, 1.0]]).expand(len(x), 2)
+        return torch.tensor([[0.0, 2.0]]).expand(len(x), 2)
 
 
 def test_amplitude_by_hand():

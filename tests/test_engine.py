@@ -184,6 +184,15 @@ def test_warmup_and_cosine_decay():
     torch.testing.assert_close(ended.params["weight"], m.params["weight"])  # the only step is the last: rate 0
 
 
+def test_other_devices_keep_their_random_numbers(monkeypatch):
+    """`torch.manual_seed` would reseed every GPU, of which only the one used is put back afterwards."""
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("reseeds every device"))
+    monkeypatch.setattr(Linear, "stackable", False)
+    program, before = Linear(), torch.get_rng_state()
+    train(program, [member(seed=0)], Schedule(epochs=1))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_weights_of_a_training_that_diverged_are_not_handed_out():
     m = member(seed=0)
     bad = {**m.val, "x": m.val["x"] * math.nan}

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from timex import TimeX, TimeXConfig, engine, fit_many
 from timex.method.config import PAPER
 from timex.reference import CNN, LSTM, Transformer
+from timex.types import check_series
 
 N, N_VAL = 48, 10
 CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5, lam_model=0.3)  # masks that keep some after two epochs
@@ -316,6 +317,8 @@ def test_tensors_lists_and_views_are_as_good_as_arrays(mv):
         np.flip(np.flip(mv.asked, 1).copy(), 1),
     ):
         same_explanations(mv.explainer.explain(x), expected)
+    half = torch.as_tensor(mv.asked).bfloat16()
+    same_explanations(mv.explainer.explain(half), mv.explainer.explain(half.float()))
     frozen = mv.x[::-1]  # a view with a negative stride
     frozen.flags.writeable = False
     assert np.isfinite(mv.fresh(replace(CONFIG, epochs=1)).fit(frozen, progress=False).explain(frozen).attribution).all()
@@ -815,6 +818,27 @@ def test_the_share_kept_is_of_the_cells_that_exist(irregular):
     explainer.fit(irregular.x, **where, **val)
     e = explainer.explain(irregular.x, times=irregular.times, observed=irregular.observed)
     assert explainer.history["val_kept"][0] == pytest.approx(e.attribution[irregular.observed].mean(), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([4.0, 3.0, 2.0, 1.0], r"got 3 after 4 at sample 0, step 1: sort the steps by time"),
+        ([7.0, 7.0, 7.0, 7.0], r"got 7 after 7 at sample 0, step 1"),
+        ([1.7e9, 1.7e9 + 1, 1.7e9 + 2, 1.7e9 + 3], r"count from the start of the series \(times are kept in 32 bits"),
+    ],
+)
+def test_times_that_do_not_increase_are_refused(mv, times, words):
+    with pytest.raises(ValueError, match=words):
+        check_series(series(3, 4, 2), times)
+
+
+def test_only_measured_steps_have_an_order():
+    observed = np.array([[True, False, True, False]])
+    _, times, _ = check_series(series(1, 4, 2), [1.0, 9.0, 2.0, 0.0], observed)
+    assert times.tolist() == [[1.0, 9.0, 2.0, 0.0]]
+    with pytest.raises(ValueError, match="got 2 after 3 at sample 0, step 2"):
+        check_series(series(1, 4, 2), [3.0, 9.0, 2.0, 0.0], observed)
 
 
 def test_the_times_matter(irregular):

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from timex.metrics import model_predict, occlusion_curve, occlusion_summary
+from timex.metrics import model_predict, occlusion_curve
 from timex.metrics.occlusion import THRESHOLDS
 from timex.reference.base import initialised
 from timex.types import Baseline
@@ -153,10 +153,3 @@ def test_model_predict_of_a_foreign_module(series):
     with torch.no_grad():
         expected = model(torch.tensor(x)).double().softmax(-1).numpy()
     assert model_predict(model, chunk=7)(x, attribution > 0.5) == pytest.approx(expected, abs=1e-6)
-
-
-def test_summary_of_one_fold_has_no_error():
-    curve = {"threshold": np.array([0.5, 0.9]), "auroc": np.array([0.7, 0.6])}
-    got = occlusion_summary([curve])
-    assert got["auroc"].tolist() == [0.7, 0.6]
-    assert np.isnan(got["auroc_se"]).all()

@@ -2,13 +2,12 @@
 
 from timex.metrics.classification import classification_scores
 from timex.metrics.ground_truth import ground_truth_scores, score_summary
-from timex.metrics.occlusion import model_predict, occlusion_curve, occlusion_summary
+from timex.metrics.occlusion import model_predict, occlusion_curve
 
 __all__ = [
     "classification_scores",
     "ground_truth_scores",
     "model_predict",
     "occlusion_curve",
-    "occlusion_summary",
     "score_summary",
 ]

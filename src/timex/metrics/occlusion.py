@@ -136,18 +136,3 @@ def model_predict(
         return torch.cat(rows).numpy()
 
     return predict
-
-
-def occlusion_summary(curves: Sequence[dict[str, NDArray[np.float64]]]) -> dict[str, NDArray[np.float64]]:
-    """Mean of the curves of several folds, and under `..._se` the standard error over folds, each (P,).
-
-    >>> curves = [{"threshold": np.array([0.9]), "auroc": np.array([a])} for a in (0.8, 0.9)]
-    >>> {name: round(float(v[0]), 3) for name, v in occlusion_summary(curves).items()}
-    {'threshold': 0.9, 'auroc': 0.85, 'auroc_se': 0.05}
-    """
-    out = {"threshold": curves[0]["threshold"]}
-    for name in (n for n in curves[0] if n != "threshold"):
-        rows = np.stack([curve[name] for curve in curves])  # (folds, P)
-        out[name] = rows.mean(axis=0)
-        out[f"{name}_se"] = rows.std(axis=0, ddof=1) / np.sqrt(len(rows)) if len(rows) > 1 else np.full(rows.shape[1], np.nan)
-    return out
