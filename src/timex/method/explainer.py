@@ -533,8 +533,8 @@ def fit_many(
         raise
     restore(diverged)
     if diverged:
-        numbers = ", ".join(map(str, diverged))
-        raise RuntimeError(f"{engine.DIVERGED} So it was for explainer {numbers} of {len(explainers)}; the others are fitted.")
+        which = f" So it was for explainer {', '.join(map(str, diverged))} of {len(explainers)}; the others are fitted."
+        raise RuntimeError(engine.DIVERGED + (which if len(explainers) > 1 else ""))
     return list(explainers)
 
 
