@@ -164,8 +164,8 @@ class TimeX:
             self.model = TimeXModel(self.reference, self.config)
             if self.config.encoder_init == "scratch":
                 _reset(self.model.encoder)
-        # the training series too, whose mean the baseline is
-        train, held = (self._with_reference(series, (id(data), self.model.masking), shared) for series in (data, val))
+        hiding = (id(data), self.model.masking)  # hidden cells become means of the training series
+        train, held = (self._with_reference(series, hiding, shared) for series in (data, val))
         predicted = train["logits"].argmax(-1)
         if not self.config.forecasts and len(predicted.unique()) == 1:
             warn_caller(
@@ -359,23 +359,17 @@ class TimeX:
                 out = model(x, times, observed, mean, std, tau, None, None)
                 p = out.p if observed is None else torch.where(observed, out.p, 0.0)
                 predicted = logits.argmax(-1)
-                # hours of a forecast are no classes to agree on
-                trust = (
-                    {}
-                    if self.config.forecasts
-                    else {
-                        "agreement": (out.logits_e.argmax(-1) == predicted).cpu(),
-                        "divergence": js(logits, out.logits_e).float().cpu(),
-                    }
-                )
-                yield {
+                found = {
                     "attribution": p.float().cpu(),
                     "prediction": predicted.cpu(),
                     "probability": logits.softmax(-1).float().cpu(),
                     "embedding": out.z_e.float().cpu(),
                     "landmark": cosine_similarity(out.z_e, model.landmarks).argmax(-1).cpu(),
-                    **trust,
                 }
+                if not self.config.forecasts:  # whose hours are no classes to agree on
+                    found["agreement"] = (out.logits_e.argmax(-1) == predicted).cpu()
+                    found["divergence"] = js(logits, out.logits_e).float().cpu()
+                yield found
 
     def _labels(self) -> tuple[str, ...]:
         if not self.units or not self.channels:
