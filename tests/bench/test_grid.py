@@ -46,8 +46,8 @@ def test_folds_and_measures_of_an_arm_share_a_hash():
 
 
 def test_arms_that_name_the_same_settings_share_an_explainer():
-    assert TimeXConfig().r == 0.2
-    assert cell("timex:r0.2").explainer_folder == cell("timex").explainer_folder
+    assert TimeXConfig().r == 0.15
+    assert cell("timex:r0.15").explainer_folder == cell("timex").explainer_folder
     assert cell("timex:r0.1").explainer_folder != cell("timex").explainer_folder
     assert cell("ig").explainer_folder is None
     assert cell("ig").reference_folder == cell("timex").reference_folder
@@ -148,7 +148,7 @@ def test_unknown_arms_say_which_are_known():
 
 
 def test_large_data_sets_take_as_many_steps_not_epochs():
-    assert cell(datasets=("ecg",)).config.epochs == 4
+    assert cell(datasets=("ecg",)).config.epochs == 3
     assert cell(datasets=("ecg",)).reference.epochs == 8
     assert cell().config.epochs == TimeXConfig().epochs
 

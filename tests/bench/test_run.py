@@ -326,15 +326,17 @@ def test_killed_at_random_moments_and_resumed(tmp_path, undisturbed, engine):
     expected, seconds = undisturbed
     if engine:
         pytest.importorskip("ray")
-        seconds += 12  # Ray starts first
     rng = random.Random(8)
     finished: dict[Path, bytes] = {}
     killed = 0
     for _ in range(3):
+        before = len(list(tmp_path.rglob("*")))
         process = subprocess.Popen(
             command(tmp_path, *engine), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        time.sleep(rng.uniform(0.4, 0.9) * seconds)
+        while process.poll() is None and len(list(tmp_path.rglob("*"))) == before:
+            time.sleep(0.02)  # however long it takes to start
+        time.sleep(rng.uniform(0, 0.3) * seconds)
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
         now = {path: path.read_bytes() for path in (tmp_path / "cells").glob("*.json")}

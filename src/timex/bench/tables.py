@@ -24,7 +24,7 @@ FEW = ("ig", "ig:absolute", "dynamask", "winit", "timex", *CONTROLS)
 GROUND_TRUTH = ("auprc", "aup", "aur")
 QUANTILES = (0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
 """Shares of cells occluded, least important first."""
-R_VALUES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+R_VALUES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LANDMARK_GROUPS = ("landmark", "kmeans", "random")
 
 ARMS: dict[str, dict[str, Any]] = {

@@ -114,12 +114,16 @@ def _fit(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
         explainers.append(TimeX(reference, config=cell.config, **options))
         data.append((d.train, None, d.val))
     started = time.perf_counter()
-    fit_many(explainers, data, progress=progress)
-    seconds = (time.perf_counter() - started) / len(explainers)
-    for folder, explainer in zip(first, explainers, strict=True):
-        with atomic_path(root / folder / "seconds.json") as beside:  # first: explainer.json says that all is there
-            beside.write_text(json.dumps({"fit_seconds": seconds, "together": len(explainers)}) + "\n")
-        explainer.save(root / folder)
+    try:
+        fit_many(explainers, data, progress=progress)
+    finally:  # where some diverged, the others are fitted, and wait for the next run
+        seconds = (time.perf_counter() - started) / len(explainers)
+        for folder, explainer in zip(first, explainers, strict=True):
+            if explainer.model is None:
+                continue
+            with atomic_path(root / folder / "seconds.json") as beside:  # first: explainer.json says that all is there
+                beside.write_text(json.dumps({"fit_seconds": seconds, "together": len(explainers)}) + "\n")
+            explainer.save(root / folder)
     return []
 
 

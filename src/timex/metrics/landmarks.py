@@ -5,6 +5,7 @@ Shapes: N samples, T time steps, D channels, Z the width of the embedding, L lan
 
 from __future__ import annotations
 
+import warnings
 from typing import Protocol
 
 import numpy as np
@@ -149,12 +150,15 @@ def landmark_clusters(
         `nmi` and `ari` by `landmark`, `kmeans` and `random`.
     """
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     directions, n = _unit(train), len(np.asarray(landmarks))
     if len(directions) < n:
         raise ValueError(f"Expected at least as many training explanations as landmarks, {n}, got {len(directions)}.")
     chosen = np.random.default_rng(seed).choice(len(directions), n, replace=False)
-    means = KMeans(n, n_init=1, random_state=seed).fit(directions).cluster_centers_
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different explanations than centres: some are then equal
+        means = KMeans(n, n_init=1, random_state=seed).fit(directions).cluster_centers_
     centres = {"landmark": np.asarray(landmarks), "kmeans": means, "random": directions[chosen]}
     return {name: cluster_scores(test, c, y) for name, c in centres.items()}
 
