@@ -12,12 +12,14 @@ from torch import nn
 from torch.func import functional_call
 
 from timex import engine
+from timex.baselines.winit import Generator
 from timex.engine import Noise
 from timex.reference import CNN, LSTM, REFERENCES, Transformer, load_reference, save_reference
 from timex.reference.base import build, initialised, mean_over_time, observed_steps, weights_hash
 from timex.reference.cnn import halve
 from timex.reference.lstm import backward_in_eval
 from timex.reference.transformer import DecoderLayer, time_encoding
+from timex.reference.wrap import copied
 
 B, T, D, C = 5, 11, 3, 4
 SHAPE = {"n_channels": D, "n_classes": C, "n_steps": T}
@@ -256,6 +258,26 @@ def test_lstm_is_torchs_and_averages_the_measured_steps():
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(
+    "make",
+    [lambda: LSTM(2, 3, 5, hidden=4, n_layers=1), lambda: copied(nn.GRU(2, 4, batch_first=True)), lambda: Generator(2, 3, 4)],
+)
+def test_weights_handed_to_a_recurrent_layer_stay_in_place(make, monkeypatch):
+    """On a GPU torch moves them into one block of its own, away from the memory that the optimiser updates."""
+
+    def move(layer):
+        with torch.no_grad():
+            for weight in layer._flat_weights:
+                weight.set_(weight.clone())
+
+    monkeypatch.setattr(nn.RNNBase, "flatten_parameters", move)
+    model = make()
+    params = {name: p.detach().clone() for name, p in model.named_parameters()}
+    places = {name: p.data_ptr() for name, p in params.items()}
+    functional_call(model, params, (torch.randn(2, 5, 2),))
+    assert {name: p.data_ptr() for name, p in params.items()} == places
+
+
 def test_cnn_is_torchs_and_averages_the_measured_windows():
     t = 27  # 13, 6, 3 after the pools: three windows of 8, three steps at the end are dropped
     model = model_of("cnn", n_steps=t)

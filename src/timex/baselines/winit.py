@@ -18,6 +18,7 @@ from timex.engine import Noise, Tensors
 from timex.masking import normal_from_uniform
 from timex.progress import training_bar
 from timex.reference.base import ReferenceModel
+from timex.reference.lstm import leave_weights_in_place
 from timex.reference.wrap import Wrapped
 
 SHORTEST = 8
@@ -83,6 +84,7 @@ class Generator(nn.Module):
         super().__init__()
         self.gru = nn.GRU(n_channels, hidden, batch_first=True)
         self.head = nn.Linear(hidden, 2 * window)
+        leave_weights_in_place(self)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of steps s .. s + W - 1 given those before s, for every s: (B, T, D) -> two (B, T, W)."""

@@ -42,6 +42,7 @@ class LSTM(ReferenceModel):
         self.lstm = nn.LSTM(n_channels, hidden, n_layers, batch_first=True, bidirectional=True)
         self.embedding_size = 2 * hidden
         self.head = mlp_head(self.embedding_size, n_classes)
+        leave_weights_in_place(self)
 
     def encode(
         self,
@@ -57,6 +58,20 @@ class LSTM(ReferenceModel):
         with backward_in_eval(x):
             h, _ = self.lstm(x)  # (B, T, W)
         return mean_over_time(h, observed_steps(observed))
+
+
+def leave_weights_in_place(module: nn.Module) -> None:
+    """Keep recurrent layers from moving their weights into one block of their own, as they do on a GPU.
+
+    The engine trains weights that share its optimiser's memory: those moved elsewhere would never be updated.
+    """
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNBase):
+            vars(layer)["flatten_parameters"] = _nothing
+
+
+def _nothing() -> None:
+    pass
 
 
 def backward_in_eval(x: Tensor) -> AbstractContextManager[None]:

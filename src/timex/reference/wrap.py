@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from timex.engine import Noise
 from timex.reference.base import ReferenceModel
-from timex.reference.lstm import backward_in_eval
+from timex.reference.lstm import backward_in_eval, leave_weights_in_place
 from timex.types import Output, warn_caller
 
 Pool = int | Callable[[Tensor], Tensor]
@@ -179,6 +179,7 @@ def copied(module: nn.Module) -> nn.Module:
     made = {id(v): v.detach().clone() for v in kept if isinstance(v, Tensor) and not v.is_leaf}
     copy_ = copy.deepcopy(module, made).eval().requires_grad_(False)
     clear_hooks(copy_)
+    leave_weights_in_place(copy_)
     return copy_
 
 
