@@ -211,8 +211,6 @@ class Schedule:
     """Samples in a step; smaller data sets take all their samples in one."""
     patience: int | None = None
     """Stop a member after this many epochs without a better criterion; None trains to the ceiling."""
-    select_from: int = 0
-    """First epoch whose weights may be selected."""
     warmup: int = 0
     """Steps over which the learning rate rises linearly from zero."""
     decay: bool = False
@@ -537,13 +535,12 @@ class _Run:
         scores = self._criterion(self.params, self.frozen, self.val, self.hyper, mix(self.seeds))
         value = scores["criterion"]
         patience = self.schedule.patience or self.schedule.epochs + 1
-        improved = (value < self.best_value) & (self.waited < patience) & (epoch >= self.schedule.select_from)
+        improved = (value < self.best_value) & (self.waited < patience)
         self.best.copy_(torch.where(improved[:, None], self.flat, self.best))
         self.best_value.copy_(torch.where(improved, value, self.best_value))
         self.best_epoch.masked_fill_(improved, epoch)
         stopped = self.waited >= patience
-        begun = epoch >= self.schedule.select_from
-        self.waited.copy_(torch.where(stopped, self.waited, torch.where(improved, 0, self.waited + int(begun))))
+        self.waited.copy_(torch.where(stopped, self.waited, torch.where(improved, 0, self.waited + 1)))
         if self.schedule.plateau_factor < 1.0:
             self.plateau_waited.copy_(torch.where(improved, 0, self.plateau_waited + 1))
             cut = (self.plateau_waited > self.schedule.plateau_patience) & (epoch >= self.schedule.plateau_start)
