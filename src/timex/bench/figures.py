@@ -50,6 +50,8 @@ def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Fi
             _curve(ax, row.stats, [float(m) for m in row.stats], display_name(row.label), f"C{number}")
             if row.paper:
                 ax.plot([float(m) for m in row.paper], list(row.paper.values()), "--", color=f"C{number}", lw=1)
+        if any(row.paper for row in block.rows):
+            ax.plot([], [], "--", color="grey", lw=1, label="dashed: paper")
         ax.set(title=block.title, xlabel="share of cells occluded", ylabel="AUROC of the model")
         ax.legend()
     yield "", figure
