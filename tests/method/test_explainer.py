@@ -1130,6 +1130,15 @@ def test_fit_says_when_the_surrogate_is_no_better_than_guessing(caplog):
     assert caplog.text == ""
 
 
+def test_fit_says_when_explanations_keep_everything(caplog):
+    explainer = quick(config=replace(CONFIG, r=0.2))
+    explainer._warn_if_undecided(0.61)
+    assert "keep a cell with probability 0.61 on average" in caplog.text
+    caplog.clear()
+    explainer._warn_if_undecided(0.59)
+    assert caplog.text == ""
+
+
 def test_explainers_of_one_model_and_one_data_set_share_it_on_the_device(monkeypatch):
     """Seeds on a fold cost the device one copy of its data, and the frozen model one pass over it."""
     x, x_val, other = series(40, 12, 2), series(20, 12, 2, seed=1), series(40, 12, 2, seed=2)

@@ -47,7 +47,7 @@ def demo(tmp_path_factory):
     LOADERS["freqshapes"] = lambda seed, fold: freqshapes(seed, fold, sizes=(256, 32, 120))
     try:
         result = CliRunner().invoke(
-            app, ["demo", "--out", str(folder), "--epochs", "1", "--reference-epochs", "3"], catch_exceptions=False
+            app, ["demo", "--out", str(folder), "--epochs", "10", "--reference-epochs", "40"], catch_exceptions=False
         )
     finally:
         LOADERS["freqshapes"] = whole

@@ -278,11 +278,21 @@ class TimeX:
         outputs = list(self._forward(data, self.device))
         z_e = torch.cat([out["embedding"] for out in outputs])
         predicted = member.train["logits"].argmax(-1)
+        self._warn_if_undecided(run.history[run.epoch]["val_kept"])
         if not self.config.forecasts:
             agreement = torch.cat([out["agreement"] for out in outputs])
             self._warn_if_untrusted(agreement.float().mean().item(), predicted)
         found = survey(self.model.landmarks.detach().cpu(), z_e, predicted, self.model.encoder.n_classes)
         self._landmarks = dataclasses.replace(found, nearest=self._kept[found.nearest])
+
+    def _warn_if_undecided(self, kept: float) -> None:
+        """Short trainings keep everything, from which the model is easily right."""
+        if kept > (1 + self.config.r) / 2:
+            log.warning(
+                "explanations keep a cell with probability %.2f on average, and single out little: fit for more epochs, or on "
+                "more series",
+                kept,
+            )
 
     def _warn_if_untrusted(self, agreement: float, predicted: Tensor) -> None:
         """An empty mask still agrees on the commonest class; less than halfway from there to certainty deserves a word."""
