@@ -202,6 +202,19 @@ def test_weights_of_a_training_that_diverged_are_not_handed_out():
     assert healthy.selected() is healthy.params
 
 
+def test_weights_moved_out_of_the_optimisers_reach_are_an_error():
+    """Recurrent layers do so on a GPU, if they are let: such a training would end where it began, and say nothing."""
+
+    class Mover(Linear):
+        def logits(self, params, x):
+            with torch.no_grad():
+                params["weight"].set_(params["weight"].clone())
+            return super().logits(params, x)
+
+    with pytest.raises(RuntimeError, match="moved its weights"):
+        train(Mover(), [member(seed=0)], Schedule(epochs=1))
+
+
 def test_a_gradient_that_is_not_finite_is_skipped_and_counted(caplog):
     m = member(seed=0)
     bad = {"x": m.train["x"].clone(), "y": m.train["y"]}

@@ -26,6 +26,7 @@ from torch import Tensor
 Tensors = dict[str, Tensor]
 log = logging.getLogger(__name__)
 
+MOVED = "The program moved its weights to memory of its own, where the optimiser does not reach them."
 DIVERGED = "No epoch gave a finite validation value: lower the learning rate, or check the scale of x."
 
 # ------------------------------------------------------------------------------------------------------- random numbers
@@ -533,6 +534,8 @@ class _Run:
     def _validate(self, epoch: int) -> Tensors:
         """Score the members, keep the weights of those that improved, adapt learning rates. Stays on the device."""
         scores = self._criterion(self.params, self.frozen, self.val, self.hyper, mix(self.seeds))
+        if any(self.params[name].data_ptr() != view.data_ptr() for name, view in self._views(self.flat).items()):
+            raise RuntimeError(MOVED)
         value = scores["criterion"]
         patience = self.schedule.patience or self.schedule.epochs + 1
         improved = (value < self.best_value) & (self.waited < patience)

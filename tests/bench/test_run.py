@@ -203,6 +203,23 @@ def test_what_waits_for_a_worker_that_died_says_so(tmp_path, monkeypatch):
     assert set(done.failed.values()) == {"OSError: worker died"}
 
 
+@pytest.mark.filterwarnings("ignore:The model predicts class")
+def test_a_fold_that_diverges_costs_the_others_nothing(tmp_path, monkeypatch):
+    def one_of_two(explainers, data, **options):
+        explainers[0].fit(data[0][0].x, x_val=data[0][2].x, progress=False)
+        raise RuntimeError("diverged: 1")
+
+    options = {"datasets": ["freqshapes"], "methods": ["timex"], "device": "cpu"}
+    monkeypatch.setattr("timex.bench.work.fit_many", one_of_two)
+    first = run(["univariate"], tmp_path, SMOKE, **options)
+    assert len(first.failed) == 2
+    (kept,) = tmp_path.glob("explainers/*/explainer.json")
+    written = kept.stat().st_mtime_ns
+    monkeypatch.undo()
+    assert run(["univariate"], tmp_path, SMOKE, **options).finished == 2
+    assert kept.stat().st_mtime_ns == written  # not fitted again
+
+
 def test_timex_is_fitted_once_for_every_table(tmp_path):
     options = {"datasets": ["freqshapes"], "methods": ["timex"], "device": "cpu"}
     tables = ["univariate", "landmarks-dtw", "landmarks-clusters", "runtime", "explanations", "landmark-figure"]

@@ -1131,12 +1131,11 @@ def test_fit_says_when_the_surrogate_is_no_better_than_guessing(caplog):
 
 
 def test_fit_says_when_explanations_keep_everything(caplog):
-    explainer = quick(config=replace(CONFIG, r=0.2))
-    explainer._warn_if_undecided(0.61)
-    assert "keep a cell with probability 0.61 on average" in caplog.text
-    caplog.clear()
-    explainer._warn_if_undecided(0.59)
-    assert caplog.text == ""
+    x = series(32, 12, 2)
+    for lam_e in (0.0, 5.0):  # nothing to pay for a cell, or more than it is worth
+        caplog.clear()
+        quick(config=replace(CONFIG, r=0.2, lam_e=lam_e, lam_model=3.0, lr=3e-2, epochs=12)).fit(x, x_val=x, progress=False)
+        assert ("keep a cell with probability" in caplog.text) == (lam_e == 0)
 
 
 def test_explainers_of_one_model_and_one_data_set_share_it_on_the_device(monkeypatch):
