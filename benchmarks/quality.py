@@ -61,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", nargs="+", default=["freqshapes", "seqcomb_uv", "seqcomb_mv", "lowvar"])
     parser.add_argument("--folds", nargs="+", type=int, default=[0])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="of TimeX, on the same reference")
     parser.add_argument("--variants", nargs="+", default=["default", "paper"], help=f"among paper, {', '.join(VARIANTS)}")
     parser.add_argument("--arch", default="transformer")
     parser.add_argument("--part", choices=["check", "test"], default="check")
@@ -81,21 +82,21 @@ def study(name: str, arguments: argparse.Namespace) -> list[dict]:
     config = preset(name, arguments.arch)
     config = config if arguments.reference_epochs is None else replace(config, epochs=arguments.reference_epochs)
     references = train_references(data, arguments.arch, config, device=arguments.device, seeds=arguments.folds)
-    grid = [(v, i) for v in arguments.variants for i in range(len(data))]
+    grid = [(v, i, seed) for v in arguments.variants for i in range(len(data)) for seed in arguments.seeds]
     explainers = []
-    for v, i in grid:
-        settings = variant(v, name)
+    for v, i, seed in grid:
+        settings = replace(variant(v, name), seed=seed)
         settings = settings if arguments.epochs is None else replace(settings, epochs=arguments.epochs)
         explainers.append(TimeX(references[i].model, config=settings, device=arguments.device))
     started = time.perf_counter()
-    fit_many(explainers, [(data[i].train.x, None, data[i].val.x) for _, i in grid])
+    fit_many(explainers, [(data[i].train.x, None, data[i].val.x) for _, i, _ in grid])
     seconds = time.perf_counter() - started
     rows = []
-    for (v, i), explainer in zip(grid, explainers, strict=True):
+    for (v, i, seed), explainer in zip(grid, explainers, strict=True):
         part = data[i].test if arguments.part == "test" else check_part(name, data[i].fold, data[i].seed)
         explanation = explainer.explain(part.x)
         scores = ground_truth_scores(explanation.attribution, part.truth)
-        row = {"data": name, "fold": data[i].fold, "arch": arguments.arch, "variant": v, "part": arguments.part}
+        row = {"data": name, "fold": data[i].fold, "arch": arguments.arch, "variant": v, "seed": seed, "part": arguments.part}
         row |= {metric: round(float(np.nanmean(values)), 4) for metric, values in scores.items()}
         row |= {
             "agreement": round(float(explanation.agreement.mean()), 4),

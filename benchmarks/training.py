@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +30,9 @@ from timex.reference.base import initialised
 from timex.reference.train import Classification, batch_tensors, preset, train_references
 
 Setting = tuple[engine.Program, list[engine.Member]]
-PUBLISHED_MS = {"cuda": {"freqshapes": 30.0, "seqcomb_mv": 38.0}, "cpu": {"freqshapes": 4900 / 79}}
+EPOCH = 79
+"""Steps of an epoch of 5,000 samples, over which validation and shuffling are spread."""
+PUBLISHED_MS = {"cuda": {"freqshapes": 30.0, "seqcomb_mv": 38.0}, "cpu": {"freqshapes": 4900 / EPOCH}}
 """A TimeX step of the published code, by device: on one H200, and on one CPU thread (4.9 s an epoch)."""
 
 
@@ -38,22 +41,25 @@ def main() -> None:
     parser.add_argument("what", nargs="?", choices=["steps", "sizes", "equal"], default="steps")
     parser.add_argument("--data", nargs="+", default=["freqshapes", "seqcomb_mv"])
     parser.add_argument("--members", nargs="+", type=int, default=[1, 5])
-    parser.add_argument("--steps", type=int, default=79, help="steps timed; an epoch has 79")
+    parser.add_argument("--steps", type=int, default=EPOCH, help=f"steps timed; an epoch has {EPOCH}")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile")
     parser.add_argument("--epochs", type=int, default=20, help="of `equal`: five folds together and each alone")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows = {"steps": steps, "sizes": sizes, "equal": equal}[arguments.what](arguments)
-    text = json.dumps({"torch": torch.__version__, "device": arguments.device, "rows": rows}, indent=1)
-    print(text) if arguments.out is None else arguments.out.write_text(text + "\n")
+    rows = []
+    for row in {"steps": steps, "sizes": sizes, "equal": equal}[arguments.what](arguments):
+        print(*row.values(), flush=True)
+        rows.append(row)
+        if arguments.out is not None:  # after every row: a run may be cut off
+            facts = {"torch": torch.__version__, "device": arguments.device}
+            arguments.out.write_text(json.dumps({**facts, "rows": rows}, indent=1) + "\n")
 
 
-def steps(arguments: argparse.Namespace) -> list[dict]:
+def steps(arguments: argparse.Namespace) -> Iterator[dict]:
     """Milliseconds of a step of K members, of one member, and the ratios to the plain loop and to the published code."""
     device = torch.device(arguments.device)
-    rows = []
     for name in arguments.data:
         kinds = {"reference": None, "timex": TimeXConfig(), "timex, paper's objective": PAPER[name]}
         for kind, config in kinds.items():
@@ -67,15 +73,12 @@ def steps(arguments: argparse.Namespace) -> list[dict]:
                     published = PUBLISHED_MS[device.type].get(name)
                     if config is not None and published is not None:
                         row["times_published"] = round(published / row["ms_per_member"], 2)
-                    rows.append(row)
-                    print(*row.values(), flush=True)
-    return rows
+                    yield row
 
 
-def sizes(arguments: argparse.Namespace) -> list[dict]:
+def sizes(arguments: argparse.Namespace) -> Iterator[dict]:
     """A TimeX step against T, D and the batch, with the memory it takes; what does not fit is said."""
     device = torch.device(arguments.device)
-    rows = []
     for t, d, batch in [(t, d, b) for t in (50, 200, 800, 3200) for d in (1, 4, 16, 64) for b in (64, 256, 1024)]:
         row = {"T": t, "D": d, "batch": batch}
         try:
@@ -86,12 +89,10 @@ def sizes(arguments: argparse.Namespace) -> list[dict]:
             row["peak_GB"] = round(torch.cuda.max_memory_allocated(device) / 2**30, 2)
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats(device)
-        rows.append(row)
-        print(*row.values(), flush=True)
-    return rows
+        yield row
 
 
-def equal(arguments: argparse.Namespace) -> list[dict]:
+def equal(arguments: argparse.Namespace) -> Iterator[dict]:
     """Explanation quality of five folds trained together and of each trained alone, same seeds."""
     data = [load_dataset("freqshapes", fold) for fold in range(5)]
     references = train_references(data, "transformer", preset("freqshapes", "transformer"), device=arguments.device)
@@ -103,9 +104,7 @@ def equal(arguments: argparse.Namespace) -> list[dict]:
         for row, d, explainer in zip(rows, data, explainers, strict=True):
             scores = ground_truth_scores(explainer.explain(d.test.x).attribution, d.test.truth)
             row[label] = round(float(np.mean(scores["auprc"])), 4)
-    for row in rows:
-        print(*row.values(), flush=True)
-    return rows
+    yield from rows
 
 
 def reference(name: str, k: int) -> Setting:
@@ -165,7 +164,7 @@ def time_steps(setting: Setting, device: torch.device, compiled: bool, steps: in
         run._validate(0)
         run._shuffle(1)
         naive.wait(device)
-    per_step = (stepped - ready) / steps + (time.perf_counter() - stepped) / run.steps
+    per_step = (stepped - ready) / steps + (time.perf_counter() - stepped) / EPOCH
     return {
         "ms_per_step": round(1e3 * per_step, 3),
         "ms_per_member": round(1e3 * per_step / len(setting[1]), 3),

@@ -77,8 +77,9 @@ def test_differences_are_paired():
         ((0.1, 0.11), (0.9, 0.92), True, "contradicted"),
         ((0.1, 0.9), (0.5, 0.5), True, "undecided"),
         ((0.1, 0.11), (0.9, 0.92), False, "holds"),
-        ((0.1, 0.9), (0.5, 0.5), None, "no difference found"),
-        ((0.9, 0.91), (0.1, 0.12), None, "differs"),
+        ((0.1, 0.9), (0.5, 0.5), None, "undecided"),
+        ((0.51, 0.512, 0.511), (0.5, 0.5, 0.5), None, "holds"),
+        ((0.9, 0.91), (0.1, 0.12), None, "contradicted"),
     ],
 )
 def test_verdicts(a, b, higher, said):

@@ -257,6 +257,16 @@ def test_lstm_is_torchs_and_averages_the_measured_steps():
     close(model.encode(x, None, observed), torch.stack([h[i, steps[i]].mean(dim=0) for i in range(B)]))
 
 
+def test_lstms_recurrent_layers_stay_in_training_mode():
+    """cuDNN refuses their backward pass in evaluation mode; without dropout the mode changes no value."""
+    model, x = model_of("lstm"), series()
+    for mode in (False, True):
+        holder = nn.ModuleList([model]).train(mode)
+        assert (holder.training, model.training, model.head.training, model.lstm.training) == (mode, mode, mode, True)
+    assert model.lstm.dropout == 0
+    close(model.train().encode(x), model.eval().encode(x))
+
+
 @torch.no_grad()
 @pytest.mark.parametrize(
     "make",

@@ -86,12 +86,16 @@ def difference(a: Stat, b: Stat) -> Difference | None:
     return Difference(mean, mean - reach, mean + reach, float(2 * stats.t.sf(abs(mean / error), n - 1)), n)
 
 
+SAME = 0.05
+"""Differences of a score up to this count as none, where a claim says that there is none."""
+
+
 def verdict(claim: Claim, d: Difference | None) -> str:
-    """Whether our folds bear a claim out."""
+    """Whether our folds bear a claim out; that they cannot tell two things apart does not make them equal."""
     if d is None:
         return "not measured"
     if claim.higher is None:
-        return "no difference found" if d.low <= 0 <= d.high else "differs"
+        return "holds" if max(-d.low, d.high) <= SAME else "contradicted" if d.low > 0 or d.high < 0 else "undecided"
     low, high = (d.low, d.high) if claim.higher else (-d.high, -d.low)
     return "holds" if low > 0 else "contradicted" if high < 0 else "undecided"
 

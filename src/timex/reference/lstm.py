@@ -44,6 +44,16 @@ class LSTM(ReferenceModel):
         self.head = mlp_head(self.embedding_size, n_classes)
         leave_weights_in_place(self)
 
+    def train(self, mode: bool = True) -> LSTM:
+        """Set the mode of all layers but the recurrent ones.
+
+        These have no dropout, so the mode changes no value of theirs; but cuDNN, many times faster than what else there is,
+        refuses the backward pass of a recurrent layer in evaluation mode.
+        """
+        super().train(mode)
+        self.lstm.train()
+        return self
+
     def encode(
         self,
         x: Tensor,
@@ -55,8 +65,7 @@ class LSTM(ReferenceModel):
         """G(x), (B, W). Times are not used; steps that were not measured take no part in the mean."""
         if mask is not None:
             raise ValueError("The LSTM has no attention to mask: mask the values instead.")
-        with backward_in_eval(x):
-            h, _ = self.lstm(x)  # (B, T, W)
+        h, _ = self.lstm(x)  # (B, T, W)
         return mean_over_time(h, observed_steps(observed))
 
 
