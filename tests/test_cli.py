@@ -274,6 +274,21 @@ def test_what_fails_in_the_users_code_is_shown_in_full(tmp_path, monkeypatch):
         main()
 
 
+def test_a_training_that_diverged_is_one_clear_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    x = 1e30 * np.random.default_rng(0).normal(size=(40, 12, 1))
+    np.savez("x.npz", x=x.astype(np.float32), y=(x[:, 0, 0] > 0).astype(np.int64))
+    (tmp_path / "huge_net.py").write_text(
+        "from torch import nn\nnet = lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.Tanh(), nn.Linear(4, 2))\n"
+    )
+    options = ["--embedding", "2", "--epochs", "1", "--device", "cpu"]
+    monkeypatch.setattr("sys.argv", ["timex", "fit", "--data", "x.npz", "--out", "o", "--model", "huge_net:net", *options])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "error: No epoch gave a finite validation value" in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "o").exists()
+
+
 def test_integrated_gradients_run_where_timex_does(explainer_folder, monkeypatch):
     devices = []
 

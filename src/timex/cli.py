@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from timex.engine import Diverged
 from timex.method.config import TimeXConfig
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     try:
         app()
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, Diverged) as error:
         # escaped: a message may hold brackets, which the console would take for markup
         Console(stderr=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(2)

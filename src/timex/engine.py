@@ -27,7 +27,16 @@ Tensors = dict[str, Tensor]
 log = logging.getLogger(__name__)
 
 MOVED = "The program moved its weights to memory of its own, where the optimiser does not reach them."
-DIVERGED = "No epoch gave a finite validation value: lower the learning rate, or check the scale of x."
+
+
+class Diverged(RuntimeError):
+    """A training of which no epoch gave a finite validation value; its argument, if any, says whose."""
+
+    def __str__(self) -> str:
+        return "".join(
+            ["No epoch gave a finite validation value: lower the learning rate, or check the scale of x.", *self.args]
+        )
+
 
 # ------------------------------------------------------------------------------------------------------- random numbers
 
@@ -243,9 +252,9 @@ class Trained:
     skipped_steps: int = 0
 
     def selected(self) -> Tensors:
-        """The weights; a `RuntimeError` where no epoch gave any, for then `params` are still those of the start."""
+        """The weights; a `Diverged` where no epoch gave any, for then `params` are still those of the start."""
         if self.epoch < 0:
-            raise RuntimeError(DIVERGED)
+            raise Diverged
         return self.params
 
 

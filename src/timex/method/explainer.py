@@ -538,7 +538,7 @@ def fit_many(
     restore(diverged)
     if diverged:
         which = f" So it was for explainer {', '.join(map(str, diverged))} of {len(explainers)}; the others are fitted."
-        raise RuntimeError(engine.DIVERGED + (which if len(explainers) > 1 else ""))
+        raise engine.Diverged(which if len(explainers) > 1 else "")
     return list(explainers)
 
 

@@ -198,7 +198,7 @@ def train_references(
             break
     lost = [f"fold {d.fold} of {d.name}" for i, d in enumerate(datasets) if i not in best]
     if lost:
-        raise RuntimeError(f"{engine.DIVERGED} So it was for {', '.join(lost)} with each of {config.attempts} seeds.")
+        raise engine.Diverged(f" So it was for {', '.join(lost)} with each of {config.attempts} seeds.")
     return [best[i] for i in range(len(datasets))]
 
 
