@@ -93,11 +93,15 @@ def page_text(folder: Path, page: Path, names: Sequence[str] = (), figures: Path
             continue
         if not TABLES[name].metrics and not drawn:
             undrawn.append(name)
+        lines += [f"## {TABLES[name].title}", "", f"`timex bench {name}`", ""] if TABLES[name].metrics or drawn else []
         for table, own in sheets([name], results):
-            lines += [f"## {table.title}", "", f"`timex bench {name}`", "", *(markdown(s) for s in own)]
+            lines += [markdown(s) for s in own]
             absent = [d for d in table.datasets if not any(s.title.startswith(f"{d},") for s in own)]
             lines += [f"Data sets not measured: {', '.join(absent)}.\n"] if absent else []
-        lines += [f"![{TABLES[name].title}]({Path(os.path.relpath(path, page.parent)).as_posix()})\n" for path in drawn]
+        for path in drawn:
+            which = path.stem.removeprefix(name).lstrip("-").replace("-", ", ")  # data set and model, where a table has several
+            lines += [f"**{which}**\n"] if which else []
+            lines += [f"![{which or TABLES[name].title}]({Path(os.path.relpath(path, page.parent)).as_posix()})\n"]
     if missing:
         lines += ["## Not measured", "", *(f"- `timex bench {name}`: {TABLES[name].title}" for name in missing), ""]
     if undrawn:
