@@ -258,11 +258,14 @@ class Task:
 
 
 def plan(cells: Sequence[Cell], root: Path) -> list[Task]:
-    """What is left to do, in an order in which everything comes after what it needs; a data set is finished before the next."""
+    """What is left to do, in an order in which everything comes after what it needs.
+
+    A data set is finished before the next; with models that cannot be stacked a fold is: a run cut off then has cells to show.
+    """
     store = Store(root)
     pending = [cell for cell in cells if not store.done(cell.key)]
     tasks = []
-    for group in _groups(pending, lambda c: (c.experiment.dataset, c.experiment.arch)):
+    for group in _groups(pending, lambda c: (c.experiment.dataset, c.experiment.arch, None if _stackable(c) else c.fold)):
         missing = [c for c in group if not (root / c.reference_folder / "reference.json").is_file()]
         tasks += _programs("reference", missing, lambda c: c.reference_folder)
         fits = [c for c in group if c.explainer_folder and not (root / c.explainer_folder / "explainer.json").is_file()]
@@ -277,8 +280,7 @@ def plan(cells: Sequence[Cell], root: Path) -> list[Task]:
 def _programs(kind: Literal["reference", "fit"], cells: list[Cell], folder: Callable[[Cell], Any]) -> list[Task]:
     """Trainings in as few tasks as possible; models that cannot be stacked gain nothing by it, and are tasks of their own."""
     each = _groups(cells, folder)
-    stackable = bool(cells) and getattr(REFERENCES.get(cells[0].experiment.arch), "stackable", False)
-    size = TOGETHER if stackable else 1
+    size = TOGETHER if cells and _stackable(cells[0]) else 1
     tasks = []
     for start in range(0, len(each), size):
         some = each[start : start + size]
@@ -286,6 +288,10 @@ def _programs(kind: Literal["reference", "fit"], cells: list[Cell], folder: Call
         inputs = tuple(dict.fromkeys(c.reference_folder for c in own)) if kind == "fit" else ()
         tasks.append(Task(kind=kind, cells=own, inputs=inputs, outputs=tuple(folder(one[0]) for one in some)))
     return tasks
+
+
+def _stackable(cell: Cell) -> bool:
+    return getattr(REFERENCES.get(cell.experiment.arch), "stackable", False)
 
 
 def _groups(cells: Iterable[Cell], key: Callable[[Cell], Any]) -> list[list[Cell]]:
