@@ -20,6 +20,7 @@ from timex.bench.grid import Settings, cells_of
 from timex.bench.tables import TABLES
 from timex.metrics.occlusion import model_predict
 from timex.reference import load_reference
+from timex.types import Dataset
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
     print(text) if arguments.out is None else arguments.out.write_text(text + "\n")
 
 
-def answers(explainer: TimeX, data) -> dict[str, float]:
+def answers(explainer: TimeX, data: Dataset) -> dict[str, float]:
     """The model's probability of the class it predicts for the whole series, when it sees only some of the cells."""
     part = data.test.take(np.flatnonzero(data.test.truth.any(axis=(1, 2))))
     predict = model_predict(explainer.reference, explainer.device, attention=False)
