@@ -29,7 +29,7 @@ VARIANTS = {
     "default": DEFAULT,
     "model_none": replace(DEFAULT, lam_model=0.0),
     "hidden_none": replace(DEFAULT, lam_hidden=0.0),
-    "lam_model_1": replace(DEFAULT, lam_model=1.0),
+    "lam_model_2": replace(DEFAULT, lam_model=2.0),
     "lam_hidden_3": replace(DEFAULT, lam_hidden=3.0),
     "filters_none": replace(DEFAULT, generator_filters=0),
     "filters_32": replace(DEFAULT, generator_filters=32),

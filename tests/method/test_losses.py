@@ -370,27 +370,37 @@ def test_poly1_without_its_term_is_cross_entropy():
 # ---- the frozen model's own judgement --------------------------------------------------------------------------------
 
 
-def test_sufficiency_is_the_log_of_the_kl_of_a_loop():
-    logits, kept = noise(B, C), noise(B, C, seed=1)
-    p, q = logits.softmax(-1), kept.softmax(-1)
-    each = [sum(float(p[i, c] * (p[i, c] / q[i, c]).log()) for c in range(C)) for i in range(B)]
-    assert float(losses.sufficiency(logits, kept)) == pytest.approx(sum(math.log1p(kl) for kl in each) / B)
-    assert float(losses.sufficiency(logits, logits + 3)) == pytest.approx(0, abs=1e-9)
+def log_odds(logits, i, c):
+    q = logits.softmax(-1)[i, c]
+    return float((q / (1 - q)).log())
 
 
-def test_sufficiency_still_pulls_where_the_model_is_sure_of_another_class():
-    kept = torch.tensor([[0.0, 30.0]], dtype=torch.double, requires_grad=True)
-    target = torch.tensor([[30.0, 0.0]], dtype=torch.double)
-    (gradient,) = torch.autograd.grad(losses.sufficiency(target, kept), kept)
-    assert gradient.abs().max() == pytest.approx(1 / 31)  # KL is 30 there
+def test_sufficiency_and_necessity_are_those_of_a_loop():
+    logits, other, blank = (3 * noise(B, C, seed=s) for s in range(3))
+    lacking, left = [], []
+    for i in range(B):
+        c = int(logits[i].argmax())
+        whole, seen, nothing = (log_odds(v, i, c) for v in (logits, other, blank))
+        lacking.append(max(0.0, whole - seen) / max(1.0, whole - nothing))
+        left.append(max(0.0, seen - nothing) / max(1.0, whole - nothing))
+    assert min(left) == 0 < max(left)
+    assert float(losses.sufficiency(logits, other, blank)) == pytest.approx(sum(lacking) / B)
+    assert float(losses.necessity(logits, other, blank)) == pytest.approx(sum(left) / B)
 
 
-def test_necessity_is_that_of_a_loop():
-    logits, hidden, blank = (3 * noise(B, C, seed=s) for s in range(3))
-    q, q_0, c = hidden.softmax(-1), blank.softmax(-1), logits.argmax(-1)
-    each = [max(0.0, float((1 - q_0[i, c[i]]).log() - (1 - q[i, c[i]]).log())) for i in range(B)]
-    assert min(each) == 0 < max(each)
-    assert float(losses.necessity(logits, hidden, blank)) == pytest.approx(sum(math.log1p(v) for v in each) / B)
+def test_what_a_series_does_not_change_needs_no_cells():
+    logits = noise(B, C)
+    assert losses.sufficiency(logits, logits + 3, logits) == pytest.approx(0, abs=1e-9)
+    assert losses.necessity(logits, logits, logits + 3) == pytest.approx(0, abs=1e-9)
+
+
+def test_sufficiency_still_pulls_where_the_model_is_sure():
+    """Of another class, where masks start; and of the same class from nothing, where probabilities no longer differ."""
+    for start in ([0.0, 30.0], [12.0, 0.0]):
+        kept = torch.tensor([start], dtype=torch.double, requires_grad=True)
+        whole, blank = torch.tensor([[30.0, 0.0]]).double(), torch.tensor([[10.0, 0.0]]).double()
+        (gradient,) = torch.autograd.grad(losses.sufficiency(whole, kept, blank), kept)
+        assert gradient[0].tolist() == pytest.approx([-1 / 20, 1 / 20])
 
 
 def test_necessity_is_finite_where_the_model_is_sure():

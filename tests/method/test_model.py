@@ -428,8 +428,8 @@ def test_the_model_term_is_two_passes_by_hand():
     got, reference, x, b, batch = judged(p, mask, lam_hidden=0.5)
     with torch.no_grad():
         kept, hidden = reference(mask * x + (1 - mask) * b), reference((1 - p) * x + p * b)
-    want = sufficiency(batch["logits"], kept) + 0.5 * necessity(batch["logits"], hidden, batch["blank"])
-    torch.testing.assert_close(got, want)
+    logits, blank = batch["logits"], batch["blank"]
+    torch.testing.assert_close(got, sufficiency(logits, kept, blank) + 0.5 * necessity(logits, hidden, blank))
     assert got > 0
 
 
@@ -447,7 +447,8 @@ def test_the_model_term_with_missing_cells_hides_none_that_never_were():
     with torch.no_grad():
         views = [torch.where(observed, m * x + (1 - m) * b, 0.0) for m in (mask, 1 - p)]
         kept, hidden = (reference(v, times, observed) for v in views)
-    torch.testing.assert_close(got, sufficiency(batch["logits"], kept) + necessity(batch["logits"], hidden, batch["blank"]))
+    logits, blank = batch["logits"], batch["blank"]
+    torch.testing.assert_close(got, sufficiency(logits, kept, blank) + necessity(logits, hidden, blank))
 
 
 def test_the_model_term_teaches_the_generator_alone():

@@ -16,7 +16,7 @@ class TimeXConfig:
     """Temperature of the relaxation behind the mask's gradient."""
     lam_lc: float = 1.0
     """Weight of label consistency."""
-    lam_model: float = 2.0
+    lam_model: float = 1.0
     """Weight of the frozen model's own predictions on the masked series; 0 leaves all judgement to the surrogate."""
     lam_hidden: float = 1.0
     """Weight, within that, of what the cells left out still tell the model."""

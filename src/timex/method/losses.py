@@ -256,49 +256,66 @@ def label_consistency_mse_instance(y: Tensor, y_e: Tensor) -> Tensor:
 # ---- the frozen model's own judgement --------------------------------------------------------------------------------
 
 
-def sufficiency(logits: Tensor, kept: Tensor) -> Tensor:
-    """How far the model's prediction from the kept cells is from that of the whole series: mean log(1 + KL(F(x) || F(x^m))).
+def sufficiency(logits: Tensor, kept: Tensor, blank: Tensor) -> Tensor:
+    """The share of the evidence for the predicted class that the kept cells lack.
 
-    KL and not JS: a model that is sure of another class has a vanishing gradient in JS, and that is where masks start. Its
-    logarithm: KL has no bound, and a few samples that are beyond help would drown all others.
+    Evidence is the log-odds of the class, e; what a series has to explain is by how much it raises them above those of a blank
+    one: mean of max(0, e(x) - e(x^m)) / max(1, e(x) - e(blank)). Log-odds and not probabilities: a class that the model
+    predicts from nothing with 98 % has a probability of 1 in the end, and only its odds still tell which cells speak for it.
+    In shares, so that a model that is very sure is explained like any other.
 
     Args:
         logits: Predictions from the whole series, (B, C).
         kept: Predictions from the kept cells, (B, C).
+        blank: Predictions when every cell is hidden, (B, C).
 
     Example:
-        >>> sure, unsure = torch.tensor([[100.0, 0.0]]), torch.zeros(1, 2)
-        >>> round(float(sufficiency(sure, unsure)), 4)  # log(1 + log 2)
-        0.5266
+        >>> whole, half, blank = torch.tensor([[8.0, 0.0]]), torch.tensor([[4.0, 0.0]]), torch.zeros(1, 2)
+        >>> round(float(sufficiency(whole, half, blank)), 4)
+        0.5
     """
-    log_p, log_q = logits.log_softmax(-1), kept.log_softmax(-1)
-    return (log_p.exp() * (log_p - log_q)).sum(-1).clamp_min(0).log1p().mean()
+    whole, from_kept, from_blank = evidence(logits, logits, kept, blank)
+    return ((whole - from_kept).relu() / (whole - from_blank).clamp_min(1)).mean()
 
 
 def necessity(logits: Tensor, hidden: Tensor, blank: Tensor) -> Tensor:
-    """How much the hidden cells speak for the predicted class c, beyond what the model says to a blank series.
+    """The share of the evidence for the predicted class that is still in the hidden cells.
 
-    The mean of log(1 + max(0, log(1 - q_blank(c)) - log(1 - q_hidden(c)))): nothing has to be predicted from the hidden cells,
-    they only must not give the class away. A class that the model predicts from nothing is never held against them.
+    The mean of max(0, e(hidden) - e(blank)) / max(1, e(x) - e(blank)): nothing has to be predicted from the hidden cells, they
+    only must not speak for the class more than a blank series does.
 
     Args:
-        logits: Predictions from the whole series, (B, C); c is the likeliest class of a sample.
+        logits: Predictions from the whole series, (B, C).
         hidden: Predictions from the hidden cells, (B, C).
         blank: Predictions when every cell is hidden, (B, C).
 
     Example:
-        >>> logits, blank = torch.tensor([[9.0, 0.0]]), torch.zeros(1, 2)
-        >>> hidden = torch.tensor([[0.75, 0.25], [0.25, 0.75]]).log()
-        >>> [round(float(necessity(logits, h[None], blank)), 4) for h in hidden]  # log(1 + log(.5 / .25)); no reward below .5
-        [0.5266, 0.0]
+        >>> whole, blank = torch.tensor([[8.0, 0.0]]), torch.zeros(1, 2)
+        >>> [round(float(necessity(whole, torch.tensor([h]), blank)), 4) for h in ([2.0, 0.0], [0.0, 2.0])]  # no reward below
+        [0.25, 0.0]
+    """
+    whole, from_hidden, from_blank = evidence(logits, logits, hidden, blank)
+    return ((from_hidden - from_blank).relu() / (whole - from_blank).clamp_min(1)).mean()
+
+
+def evidence(logits: Tensor, *views: Tensor) -> tuple[Tensor, ...]:
+    """The log-odds of the class predicted from `logits`, in each of `views`.
+
+    Args:
+        logits: Predictions, (B, C); their likeliest class is the one asked for.
+        views: Logits of other predictions of the same samples, (B, C) each.
+
+    Returns:
+        One (B,) for each of `views`.
+
+    Example:
+        >>> [round(float(e), 4) for e in evidence(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.2, 0.8]]).log())]  # log 4
+        [1.3863]
     """
     c = logits.argmax(-1, keepdim=True)
     others = torch.ones_like(logits, dtype=torch.bool).scatter(-1, c, False)
-
-    def log_not_c(values: Tensor) -> Tensor:  # (B,)
-        return values.log_softmax(-1).where(others, torch.finfo(values.dtype).min).logsumexp(-1)
-
-    return (log_not_c(blank) - log_not_c(hidden)).relu().log1p().mean()
+    least = torch.finfo(logits.dtype).min
+    return tuple(v.gather(-1, c).squeeze(-1) - v.where(others, least).logsumexp(-1) for v in views)
 
 
 def poly1_cross_entropy(logits: Tensor, y: Tensor, epsilon: float | Tensor = 1.0) -> Tensor:

@@ -134,8 +134,8 @@ class Objective:
         if self.forecasts:
             change = losses.label_consistency_mse_instance
             return change(batch["logits"], kept) + hyper["lam_hidden"] * change(batch["blank"], hidden)
-        needed = losses.necessity(batch["logits"], hidden, batch["blank"])
-        return losses.sufficiency(batch["logits"], kept) + hyper["lam_hidden"] * needed
+        logits, blank = batch["logits"], batch["blank"]
+        return losses.sufficiency(logits, kept, blank) + hyper["lam_hidden"] * losses.necessity(logits, hidden, blank)
 
     def _explanation(self, p: Tensor, r: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
         """Sparsity and connectivity of the explanation itself."""
