@@ -40,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=["steps", "sizes", "equal"], default="steps")
     parser.add_argument("--data", nargs="+", default=["freqshapes", "seqcomb_mv"])
+    parser.add_argument("--kinds", nargs="+", default=["reference", "timex", "paper"], help="what is trained: any of these")
     parser.add_argument("--members", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--steps", type=int, default=EPOCH, help=f"steps timed; an epoch has {EPOCH}")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile")
@@ -61,8 +62,9 @@ def steps(arguments: argparse.Namespace) -> Iterator[dict]:
     """Milliseconds of a step of K members, of one member, and the ratios to the plain loop and to the published code."""
     device = torch.device(arguments.device)
     for name in arguments.data:
-        kinds = {"reference": None, "timex": TimeXConfig(), "timex, paper's objective": PAPER[name]}
-        for kind, config in kinds.items():
+        kinds = {"reference": ("reference", None), "timex": ("timex", TimeXConfig())}
+        kinds["paper"] = ("timex, paper's objective", PAPER[name])
+        for kind, config in (kinds[k] for k in arguments.kinds):
             plain = naive.reference_step(name, device) if config is None else naive.timex_step(name, config, device)
             for k in arguments.members:
                 for compiled in (False, True) if arguments.compile else (False,):

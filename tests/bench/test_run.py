@@ -220,7 +220,7 @@ def test_a_fold_that_diverges_costs_the_others_nothing(tmp_path, monkeypatch):
     assert kept.stat().st_mtime_ns == written  # not fitted again
 
 
-def test_timex_is_fitted_once_for_every_table(tmp_path):
+def test_timex_is_fitted_once_for_every_table(tmp_path, caplog):
     options = {"datasets": ["freqshapes"], "methods": ["timex"], "device": "cpu"}
     tables = ["univariate", "landmarks-dtw", "landmarks-clusters", "runtime", "explanations", "landmark-figure"]
     with pytest.warns(UserWarning, match="The model predicts class"):
@@ -241,6 +241,10 @@ def test_timex_is_fitted_once_for_every_table(tmp_path):
     assert set(drawn) == {"landmarks-dtw.png", "landmark-figure.png", *panels}  # both figures of panels share their cells
     page, *_ = show.files(tmp_path, page=tmp_path / "results.md")
     assert "# Results" in page.read_text()
+    list(show.files(tmp_path, export=tmp_path / "kept"))
+    drawn = [p.name for p in show.files(tmp_path / "kept", datasets=["freqshapes"], figures=tmp_path / "again")]
+    assert drawn == ["landmarks-dtw.png"]  # an export has no explanations to draw
+    assert "landmark-figure is not drawn" in caplog.text
 
 
 def test_the_command(tmp_path, monkeypatch, plugin):

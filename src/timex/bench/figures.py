@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+log = logging.getLogger(__name__)
+
 Drawing = Callable[[Path, list[Block]], Iterator[tuple[str, "Figure"]]]
 
 
 def draw(folder: Path, out: Path, names: Sequence[str] = (), datasets: Sequence[str] = ()) -> Iterator[Path]:
-    """Draw every figure there is something for, and say where.
+    """Draw every figure there is something for, and say where; one whose explanations were not kept is left out, with a word.
 
     Args:
         folder: The run directory.
@@ -38,8 +41,11 @@ def draw(folder: Path, out: Path, names: Sequence[str] = (), datasets: Sequence[
         if name not in FIGURES:
             continue
         found = [b for b in blocks(TABLES[name], results, datasets) if any(r.error is None for r in b.results)]
-        for suffix, figure in FIGURES[name](folder, found) if found else ():
-            yield save(figure, out / f"{name}{suffix}.png")
+        try:
+            for suffix, figure in FIGURES[name](folder, found) if found else ():
+                yield save(figure, out / f"{name}{suffix}.png")
+        except FileNotFoundError as error:  # an export has no panels
+            log.warning("%s is not drawn: the explanations it shows are not there (%s)", name, error.filename)
 
 
 def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:

@@ -32,7 +32,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "simclr": {"consistency": "simclr"},
     "mbc_only": {"label": "none"},
     "lc_only": {"consistency": "none"},
-    "forecast": {"label": "mse"},
+    "forecast": {"label": "mse", "lam_model": 2.0},  # of squared differences, not of shares
     **{f"r{r:g}": {"r": r} for r in R_VALUES},
 }
 """What an arm swaps in the settings of TimeX."""
