@@ -102,6 +102,9 @@ def study(name: str, arguments: argparse.Namespace) -> list[dict]:
             "agreement": round(float(explanation.agreement.mean()), 4),
             "kept": round(float(explanation.attribution.mean()), 4),
         }
+        history = explainer.history
+        selected = history[history.selected].iloc[0]  # what validation data say of the run, without truth
+        row |= {k: round(float(selected[k]), 4) for k in ("criterion", "val_mbc", "val_lc", "val_model", "val_l_m")}
         row |= {"reference_f1": round(references[i].test["f1"], 4), "reference_passed": references[i].passed}
         row |= {"seconds_for_all": round(seconds, 1), "config": asdict(explainer.config)}
         rows.append(row)
