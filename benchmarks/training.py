@@ -40,7 +40,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="?", choices=["steps", "sizes", "equal"], default="steps")
     parser.add_argument("--data", nargs="+", default=["freqshapes", "seqcomb_mv"])
-    parser.add_argument("--kinds", nargs="+", default=["reference", "timex", "paper"], help="what is trained: any of these")
+    kinds = ["reference", "timex", "paper"]
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds, help="what is trained")
     parser.add_argument("--members", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--steps", type=int, default=EPOCH, help=f"steps timed; an epoch has {EPOCH}")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile")
@@ -62,14 +63,14 @@ def steps(arguments: argparse.Namespace) -> Iterator[dict]:
     """Milliseconds of a step of K members, of one member, and the ratios to the plain loop and to the published code."""
     device = torch.device(arguments.device)
     for name in arguments.data:
-        kinds = {"reference": ("reference", None), "timex": ("timex", TimeXConfig())}
-        kinds["paper"] = ("timex, paper's objective", PAPER[name])
-        for kind, config in (kinds[k] for k in arguments.kinds):
+        configs = {"reference": None, "timex": TimeXConfig(), "paper": PAPER[name]}
+        for kind, config in ((k, configs[k]) for k in arguments.kinds):
             plain = naive.reference_step(name, device) if config is None else naive.timex_step(name, config, device)
             for k in arguments.members:
                 for compiled in (False, True) if arguments.compile else (False,):
                     setting = reference(name, k) if config is None else timex(name, k, config, device)
-                    row = {"data": name, "what": kind, "members": k, "compiled": compiled}
+                    what = "timex, paper's objective" if kind == "paper" else kind
+                    row = {"data": name, "what": what, "members": k, "compiled": compiled}
                     row |= time_steps(setting, device, compiled, arguments.steps)
                     row |= {"naive_ms": round(plain, 3), "times_naive": round(plain / row["ms_per_member"], 1)}
                     published = PUBLISHED_MS[device.type].get(name)

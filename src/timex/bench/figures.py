@@ -42,10 +42,12 @@ def draw(folder: Path, out: Path, names: Sequence[str] = (), datasets: Sequence[
             continue
         found = [b for b in blocks(TABLES[name], results, datasets) if any(r.error is None for r in b.results)]
         try:
-            for suffix, figure in FIGURES[name](folder, found) if found else ():
-                yield save(figure, out / f"{name}{suffix}.png")
+            drawn = list(FIGURES[name](folder, found)) if found else []
         except FileNotFoundError as error:  # an export has no panels
             log.warning("%s is not drawn: the explanations it shows are not there (%s)", name, error.filename)
+            continue
+        for suffix, figure in drawn:
+            yield save(figure, out / f"{name}{suffix}.png")
 
 
 def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
