@@ -15,6 +15,7 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import naive
@@ -45,6 +46,8 @@ def main() -> None:
     parser.add_argument("--members", nargs="+", type=int, default=[1, 5])
     parser.add_argument("--steps", type=int, default=EPOCH, help=f"steps timed; an epoch has {EPOCH}")
     parser.add_argument("--compile", action="store_true", help="also with torch.compile")
+    parser.add_argument("--lengths", nargs="+", type=int, default=[50, 200, 800, 3200], help="T, of `sizes`")
+    parser.add_argument("--channels", nargs="+", type=int, default=[1, 4, 16, 64], help="D, of `sizes`")
     parser.add_argument("--epochs", type=int, default=20, help="of `equal`: five folds together and each alone")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path)
@@ -82,7 +85,7 @@ def steps(arguments: argparse.Namespace) -> Iterator[dict]:
 def sizes(arguments: argparse.Namespace) -> Iterator[dict]:
     """A TimeX step against T, D and the batch, with the memory it takes; what does not fit is said."""
     device = torch.device(arguments.device)
-    for t, d, batch in [(t, d, b) for t in (50, 200, 800, 3200) for d in (1, 4, 16, 64) for b in (64, 256, 1024)]:
+    for t, d, batch in product(arguments.lengths, arguments.channels, (64, 256, 1024)):
         row = {"T": t, "D": d, "batch": batch}
         try:
             row |= time_steps(series(t, d, batch, device), device, False, 5, batch)

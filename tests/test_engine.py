@@ -182,6 +182,11 @@ def test_warmup_and_cosine_decay():
     torch.testing.assert_close(moved, torch.full_like(moved, 0.01), rtol=1e-2, atol=1e-4)
     (ended,) = train(Linear(), [m], Schedule(epochs=1, batch_size=N, decay=True))
     torch.testing.assert_close(ended.params["weight"], m.params["weight"])  # the only step is the last: rate 0
+    (both,) = train(
+        Linear(), [m], Schedule(epochs=4, batch_size=N, warmup=2, decay=True)
+    )  # what history shows is what was used
+    shares = [row["lr"] / m.lr for row in both.history]
+    assert shares == pytest.approx([0.5 * (1 + 0.5**0.5) / 2, 0.5, (1 - 0.5**0.5) / 2, 0.0], abs=1e-6)
 
 
 def test_other_devices_keep_their_random_numbers(monkeypatch):

@@ -514,7 +514,8 @@ class _Run:
                     step()
                 scores = self._validate(epoch)
                 means = {name: value / self.steps for name, value in self.totals.items()} | scores
-                figures = torch.stack([*means.values(), self.lr, self.waited.float()]).cpu().tolist()
+                rate = self.lr * self._rate(self.count.float())  # at the last step
+                figures = torch.stack([*means.values(), rate, self.waited.float()]).cpu().tolist()
                 seconds = time.perf_counter() - started
                 for k, rows in enumerate(history):
                     row = {name: column[k] for name, column in zip([*means, "lr"], figures, strict=False)}

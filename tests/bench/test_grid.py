@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from timex import TimeXConfig, load_dataset
-from timex.bench.grid import REVISIONS, SMOKE_SIZES, Settings, cells_of, plan, shrunk
+from timex.bench.grid import LATER, REVISIONS, SMOKE_SIZES, Settings, cells_of, plan, shrunk
 from timex.bench.measures import MEASURES
 from timex.bench.store import Result, Score, Store
 from timex.bench.tables import ARMS, TABLES
@@ -87,6 +87,15 @@ def test_a_raised_revision_makes_other_cells(monkeypatch, name, moved):
     assert sorted(k for k in before if before[k] != after[k]) == sorted(moved)
     monkeypatch.setitem(REVISIONS, name, 0)
     assert names() == before
+
+
+def test_a_setting_that_came_later_leaves_earlier_cells_their_names():
+    own = cell()
+    assert set(LATER) <= set(vars(own.config))
+    assert not set(LATER) & set(own.settings["config"])
+    other = replace(own, config=replace(own.config, tau_landmarks=0.1))
+    assert other.settings["config"]["tau_landmarks"] == 0.1
+    assert other.key != own.key
 
 
 def test_revisions_are_of_things_that_exist():

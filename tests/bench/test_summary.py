@@ -191,13 +191,23 @@ def test_groups_inside_a_measure_are_rows():
     cells = made("timex", [0.0], dataset="ecg", measure="landmarks_clusters")
     cells[0] = Result(**{**vars(cells[0]), "scores": scores})
     (block,) = blocks(TABLES["landmarks-clusters"], cells)
-    assert [r.label for r in block.rows] == ["landmark", "kmeans", "random groups"]
-    assert block.metrics == ["nmi", "ari"]
+    assert [r.label for r in block.rows] == ["landmark", "kmeans", "kmeans_as_many", "random groups"]
+    assert block.metrics == ["nmi", "ari", "purity"]
     assert block.ranking("nmi") == ["landmark", "random groups", "kmeans"]
-    assert [r.paper["nmi"] for r in block.rows] == [0.191, 0.147, 0.109]
+    assert [r.paper.get("nmi") for r in block.rows] == [0.191, 0.147, None, 0.109]
 
 
 # ------------------------------------------------------------------------------------------------------------- as words
+
+
+def test_an_arm_beside_other_methods_is_compared_too():
+    here = {"dataset": "boiler", "measure": "occlusion", "metric": "0.9"}
+    cells = {("dynamask", ""): [0.7, 0.6], ("timex", ""): [0.5, 0.5], ("timex", "as_occluded"): [0.9, 0.9]}
+    results = [r for (method, arm), values in cells.items() for r in made(method, values, arm=arm, **here)]
+    (block,) = blocks(TABLES["occlusion"], results)
+    notes = [line for line in markdown(sheet(block)).splitlines() if "less" in line]
+    assert [line.split(",")[0] for line in notes] == ["- 0.9: TimeX less Dynamask -.150 [-.785", "- 0.9: TimeX"]
+    assert notes[1].startswith("- 0.9: TimeX, as occluded less Dynamask +.250 ")
 
 
 def test_markdown():

@@ -79,32 +79,33 @@ def test_start_is_random_within_a_class():
 
 def test_assimilate_gives_exactly_one_landmark():
     landmarks = draw(L, Z, seed=1)
-    out = assimilate(draw(N, Z), landmarks, uniform(N, L))
+    out = assimilate(draw(N, Z), landmarks, uniform(N, L), 1.0)
     distance = (out[:, None] - landmarks[None]).abs().amax(-1)  # (N, L)
     assert torch.equal(distance.min(dim=1).values, torch.zeros(N))
     assert len(distance.argmin(dim=1).unique()) > 1
 
 
 def test_assimilate_draws_as_the_gumbel_trick_says():
-    """Argmax of log-softmax of the cosines plus Gumbel noise, written out."""
+    """Argmax of log-softmax of the cosines over their spread, plus Gumbel noise, written out."""
     z_e, landmarks, u = draw(N, Z), draw(L, Z, seed=1), uniform(N, L)
     cosine = F.cosine_similarity(z_e[:, None], landmarks[None], dim=-1)
-    expected = (cosine.log_softmax(-1) - (-u.log()).log()).argmax(-1)
-    torch.testing.assert_close(assimilate(z_e, landmarks, u), landmarks[expected])
+    expected = ((cosine / 0.3).log_softmax(-1) - (-u.log()).log()).argmax(-1)
+    torch.testing.assert_close(assimilate(z_e, landmarks, u, 0.3), landmarks[expected])
 
 
-def test_assimilate_draws_by_similarity():
-    """With softmax weights e : 1/e for the landmark in the direction and the one against it."""
+@pytest.mark.parametrize(("spread", "odds"), [(1.0, np.e**2), (0.5, np.e**4), (0.01, np.inf)])
+def test_assimilate_draws_by_similarity(spread, odds):
+    """The landmark in the direction and the one against it differ by 2 in cosine."""
     landmarks = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
     z_e = torch.tensor([[2.0, 0.0]]).expand(20_000, 2)
-    share = (assimilate(z_e, landmarks, uniform(20_000, 2))[:, 0] > 0).float().mean()
-    assert float(share) == pytest.approx(np.e / (np.e + 1 / np.e), abs=0.01)
+    share = (assimilate(z_e, landmarks, uniform(20_000, 2), spread)[:, 0] > 0).float().mean()
+    assert float(share) == pytest.approx(1 / (1 + 1 / odds), abs=0.01)
 
 
 def test_gradient_reaches_landmarks_and_not_the_explanations():
     z_e, landmarks = draw(N, Z).requires_grad_(), draw(L, Z, seed=1).requires_grad_()
     weight = draw(N, Z, seed=2)
-    (assimilate(z_e, landmarks, uniform(N, L)) * weight).sum().backward()
+    (assimilate(z_e, landmarks, uniform(N, L), 1.0) * weight).sum().backward()
     assert z_e.grad is None
     assert (landmarks.grad.abs().sum(1) > 0).all()
 
@@ -115,10 +116,10 @@ def test_gradient_is_that_of_the_soft_match():
 
     def soft_weights(vectors):
         cosine = F.cosine_similarity(z_e[:, None], vectors[None], dim=-1)
-        return ((cosine.log_softmax(-1) - (-u.log()).log()) / TAU).softmax(-1)
+        return (((cosine / 0.5).log_softmax(-1) - (-u.log()).log()) / TAU).softmax(-1)
 
     a, b = (landmarks.clone().requires_grad_() for _ in range(2))
-    (assimilate(z_e, a, u) * weight).sum().backward()
+    (assimilate(z_e, a, u, 0.5) * weight).sum().backward()
     soft = soft_weights(b)
     hard = F.one_hot(soft.argmax(-1), L).double()
     (((hard - soft).detach() + soft) @ b * weight).sum().backward()

@@ -76,18 +76,23 @@ def test_too_few_explanations_to_group():
 
 def test_cluster_scores_use_directions():
     embedding = [[5.0, 0.1], [0.2, 0.0], [0.0, 3.0], [0.1, 9.0]]
-    assert cluster_scores(embedding, [[1.0, 0.0], [0.0, 0.1]], [1, 1, 0, 0]) == {"nmi": 1.0, "ari": 1.0}
+    assert cluster_scores(embedding, [[1.0, 0.0], [0.0, 0.1]], [1, 1, 0, 0]) == {"nmi": 1.0, "ari": 1.0, "purity": 1.0}
     mixed = cluster_scores(embedding, [[1.0, 0.0], [0.0, 0.1]], [0, 1, 0, 1])
     assert mixed["nmi"] == pytest.approx(0, abs=1e-9)
     assert mixed["ari"] == pytest.approx(-0.5)
+    assert mixed["purity"] == 0.5
+    # two of the three at the first centre are of one class, and the one at the other
+    assert cluster_scores([[1, 0], [2, 0], [3, 1], [0, 1]], [[1, 0], [0, 1]], [5, 5, 7, 7])["purity"] == 0.75
 
 
 def test_landmarks_against_kmeans_and_chance():
     rng = np.random.default_rng(1)
     _, _, embedding, kind = planted(rng)
     scores = landmark_clusters(embedding[:40], embedding[40:], kind[40:], [[1.0, 0.0], [0.0, 1.0]], seed=3)
-    assert set(scores) == {"landmark", "kmeans", "random"}
-    assert scores["landmark"] == {"nmi": 1.0, "ari": 1.0}
-    assert scores["kmeans"] == {"nmi": 1.0, "ari": 1.0}
+    assert set(scores) == {"landmark", "kmeans", "kmeans_as_many", "random"}
+    assert scores["landmark"] == scores["kmeans"] == {"nmi": 1.0, "ari": 1.0, "purity": 1.0}
+    idle = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [-1.0, -2.0]])  # two are nobody's nearest
+    scores = landmark_clusters(embedding[:40], embedding[40:], kind[40:], idle, seed=3)
+    assert scores["kmeans"]["nmi"] < scores["kmeans_as_many"]["nmi"] == scores["landmark"]["nmi"] == 1.0
     with pytest.raises(ValueError, match="at least as many training explanations as landmarks, 3, got 2"):
         landmark_clusters(embedding[:2], embedding, kind, np.ones((3, 2)))

@@ -9,7 +9,7 @@ import torch
 from timex import TimeX, TimeXConfig
 from timex.method.losses import label_consistency_mse_instance
 from timex.reference import load_reference, save_reference
-from timex.reference.forecaster import Forecaster, forecast, train_forecaster
+from timex.reference.forecaster import Forecaster, forecast, last_value, train_forecaster
 from timex.reference.train import TrainConfig, preset
 
 T, H = 20, 3
@@ -39,7 +39,15 @@ def test_shapes_and_the_maximum_over_states():
     assert states.shape == (5, H, 18)
     torch.testing.assert_close(z, states.max(dim=1).values)
     torch.testing.assert_close(model.encode(x), z)
-    torch.testing.assert_close(y[:, 1], states[:, 1] @ model.out.weight[0] + model.out.bias)
+    torch.testing.assert_close(y[:, 1], x[:, -1, 0] + states[:, 1] @ model.out.weight[0] + model.out.bias)
+
+
+def test_the_last_value_is_the_last_measured_one():
+    x = torch.arange(12.0).view(2, 3, 2)  # first channel 0, 2, 4 and 6, 8, 10
+    observed = torch.ones(2, 3, 2, dtype=torch.bool)
+    assert last_value(x, None).tolist() == last_value(x, observed).tolist() == [[4.0], [10.0]]
+    observed[0, 2, 0] = observed[1, 1:, 0] = False
+    assert last_value(x, observed).tolist() == [[2.0], [6.0]]
 
 
 def test_missing_steps_do_not_reach_it():

@@ -53,15 +53,18 @@ def draw(folder: Path, out: Path, names: Sequence[str] = (), datasets: Sequence[
 def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
     """AUROC of the model over the share of cells occluded, one panel per data set; dashed: published values."""
     figure, axes = _panels(len(found))
+    labels = dict.fromkeys(row.label for block in found for row in block.rows if row.stats)
+    colours = {label: f"C{number}" for number, label in enumerate(labels)}
     for ax, block in zip(axes, found, strict=True):
-        for number, row in enumerate(r for r in block.rows if r.stats):
-            _curve(ax, row.stats, [float(m) for m in row.stats], display_name(row.label), f"C{number}")
-            if row.paper:
-                ax.plot([float(m) for m in row.paper], list(row.paper.values()), "--", color=f"C{number}", lw=1)
+        for row in (r for r in block.rows if r.stats):
+            _curve(ax, row.stats, [float(m) for m in row.stats], display_name(row.label), colours[row.label])
+            if row.paper and ":" not in row.label:  # of a method that has several arms here, the paper has one curve
+                ax.plot([float(m) for m in row.paper], list(row.paper.values()), "--", color=colours[row.label], lw=1)
         if any(row.paper for row in block.rows):
             ax.plot([], [], "--", color="grey", lw=1, label="dashed: paper")
         ax.set(title=block.title, xlabel="share of cells occluded", ylabel="AUROC of the model")
-        ax.legend()
+    entries = dict(entry for ax in axes for entry in zip(*reversed(ax.get_legend_handles_labels()), strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3)
     yield "", figure
 
 

@@ -39,12 +39,14 @@ EPOCHS = {
 """Epochs of TimeX on larger data sets: about as many steps as the default takes on the 5,000 samples of a synthetic one."""
 REFERENCE_EPOCHS = {"ecg": 8, "ecg_five": 8, "ecg_by_patient": 8}
 """Ceilings on the epochs of models where the paper's would take hours."""
-REVISIONS: dict[str, int] = {}
+REVISIONS: dict[str, int] = {"model/forecaster": 1, "measure/landmarks_clusters": 1}
 """How often a name came to mean other values: `data/NAME`, `model/ARCH`, `explainer/NAME` or `measure/NAME`; 0 if not listed.
 
 Raise it by hand when a change of code changes what is measured under that name and no setting says so: cells of before then
 count as those of another configuration, and are measured again.
 """
+LATER = {"tau_landmarks": 1.0}
+"""Settings that came after cells had been measured, and what they had been all along: at that value no part of a hash."""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
 
@@ -100,7 +102,10 @@ class Cell:
     @property
     def settings(self) -> dict[str, Any]:
         """What the explainer depends on, but for the fold."""
-        config = None if self.config is None else asdict(self.config) | {"seed": self.seed}  # that of the fold follows from it
+        config = None
+        if self.config is not None:
+            config = {name: v for name, v in asdict(self.config).items() if name not in LATER or v != LATER[name]}
+            config["seed"] = self.seed  # that of the fold follows from it
         method = self.experiment.method
         return {"model": self.model, "method": method, "config": config, **_revised(f"explainer/{method}")}
 

@@ -196,7 +196,7 @@ def landmarks_dtw(subject: Subject) -> Measured:
 
 
 def landmarks_clusters(subject: Subject) -> Measured:
-    """NMI and ARI of nearest landmarks, K-means centres and random explanations with the labels."""
+    """NMI, ARI and purity of nearest landmarks, K-means centres and random explanations with the labels."""
     fitted, test = subject.fitted, subject.explanation
     train = fitted.explainer.explain(fitted.data.train.x, **where(fitted.data.train))
     assert train.embedding is not None

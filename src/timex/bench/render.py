@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 from timex.bench.store import Result
@@ -32,6 +33,7 @@ NAMES = {
     "reference": "model",
     "landmark": "landmarks",
     "kmeans": "K-means",
+    "kmeans_as_many": "K-means, as many as landmarks in use",
 }
 COLUMNS = {
     "auprc_trapezoid": "AUPRC, trapezoid",
@@ -117,10 +119,11 @@ def _notes(block: Block) -> list[str]:
         ranked = {label for metric in block.metrics for label in block.ranking(metric)}
         among = _listed(r.label for r in block.rows if r.label in ranked)
         notes.append(f"{missing}; best and second best are those among {among}" if among else missing)
-    for metric in block.metrics:
-        compared = block.against_best(metric)
+    for own, metric in product([r.label for r in block.rows if r.label.startswith("timex")], block.metrics):
+        compared = block.against_best(metric, own)
         if compared is not None:
-            notes.append(f"{_column(metric)}: TimeX less {display_name(compared[0])} {_difference(compared[1], metric)}")
+            names = [display_name(label) for label in (own, compared[0])]
+            notes.append(f"{_column(metric)}: {' less '.join(names)} {_difference(compared[1], metric)}")
     for claim, d in block.claims:
         value = "" if d is None else f" ({_difference(d, claim.better[1])})"
         notes.append(f"claim: {claim.text}: {verdict(claim, d)}{value}")

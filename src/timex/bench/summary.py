@@ -156,14 +156,14 @@ class Block:
         sign = 1 if metric in LOWER_IS_BETTER else -1
         return [r.label for r in sorted(ranked, key=lambda r: sign * r.stats[metric].mean)] if len(ranked) > 1 else []
 
-    def against_best(self, metric: str) -> tuple[str, Difference] | None:
-        """TimeX less the best other explainer by this metric, with its name; None if either is missing."""
+    def against_best(self, metric: str, own: str = "timex") -> tuple[str, Difference] | None:
+        """TimeX, or an arm of it, less the best other explainer by this metric, with its name; None if either is missing."""
         rows = {r.label: r for r in self.rows if metric in r.stats}
         others = [r for r in rows.values() if not r.control and not r.label.startswith("timex")]
-        if "timex" not in rows or not others or metric in LOWER_IS_BETTER:
+        if own not in rows or not others or metric in LOWER_IS_BETTER:
             return None
         rival = max(others, key=lambda r: r.stats[metric].mean)
-        d = difference(rows["timex"].stats[metric], rival.stats[metric])
+        d = difference(rows[own].stats[metric], rival.stats[metric])
         return None if d is None else (rival.label, d)
 
 

@@ -25,13 +25,14 @@ GROUND_TRUTH = ("auprc", "aup", "aur")
 QUANTILES = (0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
 """Shares of cells occluded, least important first."""
 R_VALUES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-LANDMARK_GROUPS = ("landmark", "kmeans", "random")
+LANDMARK_GROUPS = ("landmark", "kmeans", "kmeans_as_many", "random")
 
 ARMS: dict[str, dict[str, Any]] = {
     "no_ste": {"mask": "soft"},
     "simclr": {"consistency": "simclr"},
     "mbc_only": {"label": "none"},
     "lc_only": {"consistency": "none"},
+    "as_occluded": {"masking": "both", "fill": "draw"},  # cells hidden as the occlusion experiment hides them
     "forecast": {"label": "mse", "lam_model": 2.0},  # of squared differences, not of shares
     **{f"r{r:g}": {"r": r} for r in R_VALUES},
 }
@@ -185,7 +186,7 @@ TABLES: dict[str, Table] = {
         title="Occlusion of the least important cells: AUROC of the model on what is left",
         measure="occlusion",
         datasets=("epilepsy", "pam", "boiler"),
-        methods=("ig", "dynamask", "timex", "random"),
+        methods=("ig", "dynamask", "timex", "timex:as_occluded", "random"),
         metrics=tuple(f"{q:g}" for q in QUANTILES),
         where=lambda e, metric: ("later/occlusion_auroc", f"{e.dataset}/{e.method}", metric),
         needs="Epilepsy, PAM, Boiler",
@@ -266,7 +267,7 @@ TABLES: dict[str, Table] = {
         measure="landmarks_clusters",
         datasets=("ecg",),
         methods=("timex",),
-        metrics=tuple(f"{group}/{score}" for group in LANDMARK_GROUPS for score in ("nmi", "ari")),
+        metrics=tuple(f"{group}/{score}" for group in LANDMARK_GROUPS for score in ("nmi", "ari", "purity")),
         where=lambda e, metric: (f"landmarks/clustering_{e.dataset}", *_split(metric)),
         claims=tuple(
             Claim(

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TAU = 0.1
-"""Temperature of the stochastic match of an explanation to a landmark."""
+"""Temperature of the relaxation behind the match's gradient."""
 
 
-def assimilate(z_e: Tensor, landmarks: Tensor, u: Tensor, tau: float = TAU) -> Tensor:
+def assimilate(z_e: Tensor, landmarks: Tensor, u: Tensor, spread: float | Tensor) -> Tensor:
     """A(z^E; L): every explanation replaced by a landmark, drawn by Gumbel-softmax, hard forward, straight-through backward.
 
     The gradient reaches the landmarks only: z^E is cut off here, so that landmarks cannot bend the explanations.
@@ -31,13 +31,13 @@ def assimilate(z_e: Tensor, landmarks: Tensor, u: Tensor, tau: float = TAU) -> T
         z_e: Embeddings of explanations, (N, Z).
         landmarks: (L, Z).
         u: Uniform noise, (N, L).
-        tau: Temperature.
+        spread: Cosine similarities are read in units of it: a landmark less similar by `spread` is drawn e times less often.
 
     Returns:
         (N, Z).
     """
     gumbel = -torch.log(-torch.log(u))
-    soft = ((cosine_similarity(z_e.detach(), landmarks).log_softmax(-1) + gumbel) / tau).softmax(-1)  # (N, L)
+    soft = ((cosine_similarity(z_e.detach(), landmarks) / spread + gumbel) / TAU).softmax(-1)  # (N, L)
     hard = (soft == soft.amax(-1, keepdim=True)).to(soft.dtype)
     # In this order the difference is exactly 0 forward, and the match exactly one landmark.
     return (hard + (soft - soft.detach())) @ landmarks

@@ -117,18 +117,23 @@ def landmark_dtw(
 
 
 def cluster_scores(embedding: ArrayLike, centres: ArrayLike, y: ArrayLike) -> dict[str, float]:
-    """Normalised mutual information and adjusted Rand index of the nearest centre (by cosine) with the labels.
+    """How well the nearest centre (by cosine) agrees with the labels.
+
+    `nmi`, normalised mutual information; `ari`, the adjusted Rand index; `purity`, the share of samples that have the commonest
+    label of their centre, which rises with the number of centres and is to be compared at equal numbers only.
 
     >>> cluster_scores([[1.0, 0.0], [2.0, 0.1], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0]], [0, 0, 1])
-    {'nmi': 1.0, 'ari': 1.0}
+    {'nmi': 1.0, 'ari': 1.0, 'purity': 1.0}
     """
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+    from sklearn.metrics.cluster import contingency_matrix
 
-    assigned = (_unit(embedding) @ _unit(centres).T).argmax(axis=1)
+    assigned = _nearest(embedding, centres)
     labels = np.asarray(y)
     return {
         "nmi": float(normalized_mutual_info_score(labels, assigned)),
         "ari": float(adjusted_rand_score(labels, assigned)),
+        "purity": float(contingency_matrix(labels, assigned).max(axis=0).sum() / len(labels)),
     }
 
 
@@ -147,7 +152,8 @@ def landmark_clusters(
         seed: Seed of K-means and of the random choice.
 
     Returns:
-        `nmi` and `ari` by `landmark`, `kmeans` and `random`.
+        `cluster_scores` by `landmark`, `kmeans`, `random`, and `kmeans_as_many`: as many K-means centres as there are landmarks
+        that are the nearest of some training explanation, since the others are no groups.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -156,11 +162,16 @@ def landmark_clusters(
     if len(directions) < n:
         raise ValueError(f"Expected at least as many training explanations as landmarks, {n}, got {len(directions)}.")
     chosen = np.random.default_rng(seed).choice(len(directions), n, replace=False)
+    used = len(np.unique(_nearest(train, landmarks)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different explanations than centres: some are then equal
-        means = KMeans(n, n_init=1, random_state=seed).fit(directions).cluster_centers_
-    centres = {"landmark": np.asarray(landmarks), "kmeans": means, "random": directions[chosen]}
+        means, as_many = (KMeans(k, n_init=1, random_state=seed).fit(directions).cluster_centers_ for k in (n, used))
+    centres = {"landmark": np.asarray(landmarks), "kmeans": means, "kmeans_as_many": as_many, "random": directions[chosen]}
     return {name: cluster_scores(test, c, y) for name, c in centres.items()}
+
+
+def _nearest(embedding: ArrayLike, centres: ArrayLike) -> NDArray[np.int64]:
+    return (_unit(embedding) @ _unit(centres).T).argmax(axis=1)
 
 
 def _unit(vectors: ArrayLike) -> Floats:

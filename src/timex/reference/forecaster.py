@@ -48,7 +48,8 @@ class QueryLayer(DecoderLayer):
 
 
 class Forecaster(ReferenceModel):
-    """The vanilla forecasting transformer. z is the maximum over the decoder's states, y is read from each state.
+    """The vanilla forecasting transformer. z is the maximum over the decoder's states; what is read from each state is by how
+    much the first channel will have changed since its last value: hours ahead begin where the past ends.
 
     Since y is no function of z alone, it has no head: ask for `output`.
 
@@ -109,7 +110,15 @@ class Forecaster(ReferenceModel):
     ) -> Output:
         """Embedding (B, M) and forecast (B, H)."""
         h = self.states(x, times, observed, noise)
-        return Output(h.amax(dim=1), self.out(h).squeeze(-1))
+        return Output(h.amax(dim=1), last_value(x, observed) + self.out(h).squeeze(-1))
+
+
+def last_value(x: Tensor, observed: Tensor | None) -> Tensor:
+    """The last measured value of the first channel, (B, 1)."""
+    if observed is None:
+        return x[:, -1:, 0]
+    steps = torch.arange(1, x.shape[1] + 1, device=x.device)
+    return x[..., 0].gather(1, (steps * observed[..., 0]).argmax(dim=1, keepdim=True))  # the first step if there is none
 
 
 class Forecasting:
