@@ -512,9 +512,9 @@ class _Run:
                     total.zero_()
                 for _ in range(self.steps):
                     step()
+                rate = self.lr * self._rate(self.count.float())  # of the last step, before validation cuts it
                 scores = self._validate(epoch)
                 means = {name: value / self.steps for name, value in self.totals.items()} | scores
-                rate = self.lr * self._rate(self.count.float())  # at the last step
                 figures = torch.stack([*means.values(), rate, self.waited.float()]).cpu().tolist()
                 seconds = time.perf_counter() - started
                 for k, rows in enumerate(history):

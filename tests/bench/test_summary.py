@@ -1,9 +1,11 @@
 """Means, errors, differences and claims, by hand."""
 
 import math
+from pathlib import Path
 
 import pytest
 
+from timex.bench.figures import occlusion_curves
 from timex.bench.render import display_name, latex, markdown, sheet, sheets
 from timex.bench.store import Result, Score
 from timex.bench.summary import Stat, blocks, difference, verdict
@@ -195,6 +197,22 @@ def test_groups_inside_a_measure_are_rows():
     assert block.metrics == ["nmi", "ari", "purity"]
     assert block.ranking("nmi") == ["landmark", "random groups", "kmeans"]
     assert [r.paper.get("nmi") for r in block.rows] == [0.191, 0.147, None, 0.109]
+
+
+def test_occlusion_curves_have_one_colour_for_a_method_and_one_legend():
+    here = {"measure": "occlusion", "metric": "0.9"}
+    results = [r for name in ("epilepsy", "boiler") for r in made("timex", [0.9, 0.8], dataset=name, **here)]
+    results += made("ig", [0.5, 0.6], dataset="epilepsy", **here)  # on one of the two only
+    results += made("timex", [0.95, 0.9], arm="as_occluded", dataset="boiler", **here)
+    ((_, figure),) = occlusion_curves(Path(), blocks(TABLES["occlusion"], results))
+    epilepsy, boiler = ({line.get_label(): line for line in ax.get_lines()} for ax in figure.axes)
+    assert epilepsy["TimeX"].get_color() == boiler["TimeX"].get_color() != epilepsy["IG"].get_color()
+    # published: TimeX on both; IG and the arm have none there
+    assert [
+        sum(line.get_linestyle() == "--" and len(line.get_xdata()) > 0 for line in ax.get_lines()) for ax in figure.axes
+    ] == [1, 1]
+    (legend,) = figure.legends
+    assert sorted(t.get_text() for t in legend.get_texts()) == ["IG", "TimeX", "TimeX, as occluded", "dashed: paper"]
 
 
 # ------------------------------------------------------------------------------------------------------------- as words

@@ -908,7 +908,7 @@ def arms():
         (models["cnn_wide"], CONFIG),
         (
             models["cnn"],
-            replace(CONFIG, tau=0.5, tau_landmarks=0.3, lam_lc=2.0, lam_con=0.5, weight_decay=0.1, encoder_init="scratch"),
+            replace(CONFIG, tau=0.5, landmark_spread=0.3, lam_lc=2.0, lam_con=0.5, weight_decay=0.1, encoder_init="scratch"),
         ),
     ]
 
@@ -996,6 +996,7 @@ SWITCHES = [
     {"label": "batch"},
     {"label": "none"},
     {"encoder_init": "scratch"},
+    {"landmark_spread": 0.1},
     {"masking": "attention"},
     {"masking": "both"},
     {"masking": "auto"},
@@ -1066,7 +1067,7 @@ def test_attention_masking_of_a_model_without_attention():
         ({"r": 0.0}, "Expected r strictly between 0 and 1, got 0.0"),
         ({"r": 1.0}, "Expected r strictly between 0 and 1, got 1.0"),
         ({"tau": 0.0}, "Expected tau > 0, got 0.0"),
-        ({"tau_landmarks": 0.0}, "Expected tau_landmarks > 0, got 0.0"),
+        ({"landmark_spread": 0.0}, "Expected landmark_spread > 0, got 0.0"),
         ({"lr": -1.0}, "Expected lr > 0, got -1.0"),
         ({"lam_lc": -1.0}, "Expected lam_lc >= 0, got -1.0"),
         ({"lam_e": -1.0}, "Expected lam_e >= 0"),
@@ -1098,7 +1099,7 @@ def test_the_papers_settings():
         assert (config.r, config.lam_e, config.lam_con, config.n_landmarks, config.tau) == (0.5, 2.0, 2.0, 50, 1.0)
         assert (config.label, config.connectivity, config.fill, config.masking) == ("pairwise", "equation", "draw", "auto")
         assert (config.shown, config.select, config.mask) == (0.0, "consistency", "straight_through")
-        assert config.tau_landmarks == 1.0
+        assert config.landmark_spread == 1.0
     assert [c.epochs for c in PAPER.values()] == [50, 50, 100, 100]
     assert [c.lr for c in PAPER.values()] == [0.001, 0.001, 0.001, 0.003]
     assert [c.weight_decay for c in PAPER.values()] == [0.001, 0.001, 0.001, 0.0001]

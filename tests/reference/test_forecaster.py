@@ -48,6 +48,8 @@ def test_the_last_value_is_the_last_measured_one():
     assert last_value(x, None).tolist() == last_value(x, observed).tolist() == [[4.0], [10.0]]
     observed[0, 2, 0] = observed[1, 1:, 0] = False
     assert last_value(x, observed).tolist() == [[2.0], [6.0]]
+    observed[1, 0, 0] = False
+    assert last_value(x, observed).tolist() == [[2.0], [0.0]]
 
 
 def test_missing_steps_do_not_reach_it():

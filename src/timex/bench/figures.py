@@ -58,13 +58,13 @@ def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Fi
     for ax, block in zip(axes, found, strict=True):
         for row in (r for r in block.rows if r.stats):
             _curve(ax, row.stats, [float(m) for m in row.stats], display_name(row.label), colours[row.label])
-            if row.paper and ":" not in row.label:  # of a method that has several arms here, the paper has one curve
+            if row.paper:
                 ax.plot([float(m) for m in row.paper], list(row.paper.values()), "--", color=colours[row.label], lw=1)
         if any(row.paper for row in block.rows):
             ax.plot([], [], "--", color="grey", lw=1, label="dashed: paper")
         ax.set(title=block.title, xlabel="share of cells occluded", ylabel="AUROC of the model")
     entries = dict(entry for ax in axes for entry in zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=3)
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=min(3, 2 * len(axes)))
     yield "", figure
 
 

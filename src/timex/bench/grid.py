@@ -45,7 +45,7 @@ REVISIONS: dict[str, int] = {"model/forecaster": 1, "measure/landmarks_clusters"
 Raise it by hand when a change of code changes what is measured under that name and no setting says so: cells of before then
 count as those of another configuration, and are measured again.
 """
-LATER = {"tau_landmarks": 1.0}
+LATER = {"landmark_spread": 1.0}
 """Settings that came after cells had been measured, and what they had been all along: at that value no part of a hash."""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""

@@ -188,7 +188,7 @@ TABLES: dict[str, Table] = {
         datasets=("epilepsy", "pam", "boiler"),
         methods=("ig", "dynamask", "timex", "timex:as_occluded", "random"),
         metrics=tuple(f"{q:g}" for q in QUANTILES),
-        where=lambda e, metric: ("later/occlusion_auroc", f"{e.dataset}/{e.method}", metric),
+        where=lambda e, metric: ("later/occlusion_auroc", f"{e.dataset}/{e.label}", metric),
         needs="Epilepsy, PAM, Boiler",
     ),
     "runtime": Table(

@@ -53,9 +53,8 @@ class TimeXConfig:
     """Dropout in the generator."""
     n_landmarks: int = 50
     """Landmarks to learn."""
-    tau_landmarks: float = 1.0
-    """How much less similar than the nearest, in cosine, a landmark may be and still be matched with an explanation at times;
-    0.1 makes purer groups."""
+    landmark_spread: float = 1.0
+    """How much less similar than the nearest, in cosine, a landmark may be and still be matched at times."""
     lr: float = 2e-3
     """Learning rate of AdamW."""
     weight_decay: float = 1e-3
@@ -81,7 +80,7 @@ class TimeXConfig:
             raise ValueError(f"Expected shown between 0 and 1, got {self.shown}.")
         if not 0 < self.r < 1:
             raise ValueError(f"Expected r strictly between 0 and 1, got {self.r}.")
-        for name in ("tau", "tau_landmarks", "lr"):
+        for name in ("tau", "landmark_spread", "lr"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"Expected {name} > 0, got {getattr(self, name)}.")
         for name in ("lam_lc", "lam_model", "lam_hidden", "lam_e", "lam_con", "weight_decay"):

@@ -95,7 +95,7 @@ class Objective:
         model = self._model(out, frozen, batch, hyper)
         l_m, l_con = self._explanation(out.p, hyper["r"], batch.get("observed"))
         u = noise.uniform(len(out.z_e), params["landmarks"].shape[0])
-        matched = assimilate(out.z_e, params["landmarks"], u, hyper["tau_landmarks"])
+        matched = assimilate(out.z_e, params["landmarks"], u, hyper["landmark_spread"])
         mbc_landmarks = self.landmark_consistency(batch["z"], matched)
         behaviour = mbc + mbc_landmarks + hyper["lam_lc"] * lc + hyper["lam_model"] * model
         total = behaviour + hyper["lam_e"] * (l_m + hyper["lam_con"] * l_con)
@@ -160,7 +160,7 @@ class Objective:
 
 def hyper_of(config: TimeXConfig) -> dict[str, float]:
     """The scalar settings members of one run may differ in."""
-    names = ("r", "tau", "tau_landmarks", "lam_lc", "lam_model", "lam_hidden", "lam_e", "lam_con")
+    names = ("r", "tau", "landmark_spread", "lam_lc", "lam_model", "lam_hidden", "lam_e", "lam_con")
     return {name: getattr(config, name) for name in names}
 
 

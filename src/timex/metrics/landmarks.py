@@ -142,7 +142,7 @@ def landmark_clusters(
 ) -> dict[str, dict[str, float]]:
     """How well nearest centres agree with the labels: landmarks, K-means centres and random explanations, as many of each.
 
-    All three are found on training explanations and judged on others, by cosine, as landmarks are compared everywhere.
+    All are found on training explanations and judged on others, by cosine, as landmarks are compared everywhere.
 
     Args:
         train: Embeddings of training explanations, (N, Z).

@@ -114,11 +114,12 @@ class Forecaster(ReferenceModel):
 
 
 def last_value(x: Tensor, observed: Tensor | None) -> Tensor:
-    """The last measured value of the first channel, (B, 1)."""
+    """The last measured value of the first channel, (B, 1); 0 where there is none."""
     if observed is None:
         return x[:, -1:, 0]
-    steps = torch.arange(1, x.shape[1] + 1, device=x.device)
-    return x[..., 0].gather(1, (steps * observed[..., 0]).argmax(dim=1, keepdim=True))  # the first step if there is none
+    measured = observed[..., 0]  # (B, T)
+    last = (torch.arange(1, x.shape[1] + 1, device=x.device) * measured).argmax(dim=1, keepdim=True)
+    return torch.where(measured, x[..., 0], 0.0).gather(1, last)
 
 
 class Forecasting:
@@ -183,7 +184,7 @@ def train_forecaster(
     model.load_state_dict(run.selected())
     test = tensors["test"]
     error = (torch.from_numpy(forecast(model, test["x"].numpy(), device)) - test["y"]).square().mean()
-    persistence = (test["x"][:, -1:, 0] - test["y"]).square().mean()
+    persistence = (last_value(test["x"], None) - test["y"]).square().mean()
     return model.cpu().eval(), {"mse": float(error), "mse_persistence": float(persistence)}
 
 
