@@ -2,9 +2,11 @@
 
 References are trained with their presets and gated, or those of a benchmark run are taken (`--references`); TimeX variants of
 equal structure train as one program. Scores are taken on the check draw, which is no part of any data set, so that choices made
-from them leave the test part untouched; `--part test` is for reporting.
+from them leave the test part untouched; real data, which have none, are scored on their validation part (`--part val`). `--part
+test` is for reporting.
 
     python benchmarks/quality.py --data freqshapes --folds 0 1 --variants default paper --out quality.json
+    python benchmarks/quality.py --data ecg --part val --epochs 2 --variants default lam_model_2 r_0.3
 """
 
 from __future__ import annotations
@@ -105,7 +107,7 @@ def main() -> None:
         "--variants", nargs="+", choices=names, default=["default", "paper"], metavar="NAME", help=", ".join(names)
     )
     parser.add_argument("--arch", default="transformer")
-    parser.add_argument("--part", choices=["check", "test"], default="check")
+    parser.add_argument("--part", choices=["check", "val", "test"], default="check")
     parser.add_argument("--epochs", type=int, help="instead of each variant's own")
     parser.add_argument("--reference-epochs", type=int, help="instead of the preset's")
     parser.add_argument("--references", type=Path, help="folder of references that a benchmark run trained, to take instead")
@@ -121,22 +123,25 @@ def main() -> None:
 
 def study(name: str, arguments: argparse.Namespace) -> list[dict]:
     data = [load_dataset(name, fold) for fold in arguments.folds]
-    references = references_of(data, arguments)
+    models, facts = zip(*references_of(data, arguments), strict=True)
     grid = [(v, i, seed) for v in arguments.variants for i in range(len(data)) for seed in arguments.seeds]
     explainers = []
     for v, i, seed in grid:
         settings = replace(variant(v, name), seed=seed)
         settings = settings if arguments.epochs is None else replace(settings, epochs=arguments.epochs)
-        explainers.append(TimeX(references[i][0], config=settings, device=arguments.device))
+        explainers.append(TimeX(models[i], config=settings, device=arguments.device))
     started = time.perf_counter()
-    for program in {OBJECTIVES.get(v, Objective) for v in arguments.variants}:
-        mine = [j for j, (v, _, _) in enumerate(grid) if OBJECTIVES.get(v, Objective) is program]
+    programs: dict[type[Objective], list[tuple]] = {}
+    for (v, i, _), explainer in zip(grid, explainers, strict=True):
+        task = explainer, (data[i].train.x, None, data[i].val.x)
+        programs.setdefault(OBJECTIVES.get(v, Objective), []).append(task)
+    for program, tasks in programs.items():
         with patch("timex.method.explainer.Objective", program):
-            fit_many([explainers[j] for j in mine], [(data[grid[j][1]].train.x, None, data[grid[j][1]].val.x) for j in mine])
+            fit_many(*zip(*tasks, strict=True))
     seconds = time.perf_counter() - started
     rows = []
     for (v, i, seed), explainer in zip(grid, explainers, strict=True):
-        part = data[i].test if arguments.part == "test" else check_part(name, data[i].fold, data[i].seed)
+        part = check_part(name, data[i].fold, data[i].seed) if arguments.part == "check" else getattr(data[i], arguments.part)
         explanation = explainer.explain(part.x)
         scores = ground_truth_scores(explanation.attribution, part.truth)
         row = {"data": name, "fold": data[i].fold, "arch": arguments.arch, "variant": v, "seed": seed, "part": arguments.part}
@@ -153,7 +158,7 @@ def study(name: str, arguments: argparse.Namespace) -> list[dict]:
         history = explainer.history
         selected = history[history.selected].iloc[0]  # what validation data say of the run, without truth
         row |= {k: round(float(selected[k]), 4) for k in ("criterion", "val_mbc", "val_lc", "val_model", "val_l_m")}
-        row |= references[i][1]
+        row |= facts[i]
         row |= {"seconds_for_all": round(seconds, 1), "config": asdict(explainer.config)}
         rows.append(row)
         print(*list(row.values())[:-1], flush=True)
