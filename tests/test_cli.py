@@ -217,6 +217,13 @@ def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch, caplog):
         invoke("report", "e", "--data", "other.csv")
 
 
+def test_fit_at_a_resolution_of_ones_own(tiny, explainer_folder, tmp_path):
+    fit = ("fit", "--reference", explainer_folder.parent / "reference", "--data", "freqshapes", "--epochs", 1)
+    invoke(*fit, "--out", tmp_path, "--resolution", 3)
+    found = [json.loads((f / "explainer.json").read_text())["resolution"] for f in (explainer_folder, tmp_path)]
+    assert found == [1, 3]
+
+
 @pytest.mark.filterwarnings("ignore:The model predicts class")  # random weights often do
 def test_a_report_of_scaled_channels_with_units(series, tmp_path):
     """The explanations hold the user's values and names with units, the file what the model was given."""

@@ -234,6 +234,12 @@ def fit(
     r: Annotated[
         float, typer.Option(help="Prior probability that a cell is kept; lower for sparser explanations.")
     ] = TimeXConfig.r,
+    resolution: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Steps that explanations do not tell apart: 1 for every step; else as finely as the series are sampled."
+        ),
+    ] = None,
     val: Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is set apart.")] = None,
     fold: Fold = 0,
     epochs: Epochs = None,
@@ -251,7 +257,7 @@ def fit(
 
     module, source = _load_model(model, reference)
     train_series, val_series = _training_series(data, val, fold)
-    config = replace(TimeXConfig(), seed=seed, r=r)
+    config = replace(TimeXConfig(), seed=seed, r=r, resolution=resolution)
     config = config if epochs is None else replace(config, epochs=epochs)
     explainer = TimeX(
         module,

@@ -71,6 +71,8 @@ def test_what_was_never_revised_is_hashed_as_it_always_was():
         ("data/freqshapes", ["timex", "random", "reference", "explainer", "dtw"]),
         ("model/transformer", ["timex", "random", "reference", "explainer", "dtw"]),
         ("explainer/timex", ["timex", "explainer", "dtw"]),
+        ("explainer/timex/freqshapes", ["timex", "explainer", "dtw"]),
+        ("explainer/timex/lowvar", []),
         ("measure/ground_truth", ["timex", "random"]),
         ("data/lowvar", []),
     ],
@@ -102,8 +104,9 @@ def test_a_setting_that_came_later_leaves_earlier_cells_their_names(monkeypatch)
 def test_revisions_are_of_things_that_exist():
     known = {"data": {*DATASETS, *ORIGINS}, "model": {*REFERENCES, "forecaster"}, "explainer": EXPLAINERS, "measure": MEASURES}
     for name in REVISIONS:
-        kind, _, own = name.partition("/")
+        kind, own, *dataset = name.split("/")
         assert own in known[kind], name
+        assert set(dataset) <= set(DATASETS), name
 
 
 def prepared(folder, digest):

@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import gaussian_filter1d
 from torch import nn
 from torch.nn import functional as F
 
 from timex import TimeX, TimeXConfig, engine, fit_many
 from timex.method.config import PAPER
+from timex.method.generator import resolution_of
 from timex.reference import CNN, LSTM, Transformer
 from timex.types import check_series
 
@@ -27,21 +29,21 @@ def series(n, t, d, seed=0):
     return np.random.default_rng(seed).normal(size=(n, t, d)).astype(np.float32)
 
 
-def spread(model, t, d):
-    """Shift and scale the last layer so that the logits of random series have mean 0 and deviation 1: all classes occur."""
+def spread(model, x):
+    """Shift and scale the last layer so that the logits of these series have mean 0 and deviation 1: all classes occur."""
     last = model.head[-1] if isinstance(model.head, nn.Sequential) else model.head
     with torch.no_grad():
-        logits = copy.deepcopy(model).eval()(torch.as_tensor(series(200, t, d, seed=99)))
+        logits = copy.deepcopy(model).eval()(torch.as_tensor(x))
         mean, std = logits.mean(0), logits.std(0)
         last.weight /= std[:, None]
         last.bias.sub_(mean).div_(std)
     return model
 
 
-def seeded(make, t, d, seed=1):
+def seeded(make, t, d, seed=1, x=None):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return spread(make(), t, d)
+        return spread(make(), series(200, t, d, seed=99) if x is None else x)
 
 
 # ---------------------------------------------------------------------------------------- modules as users write them
@@ -997,6 +999,7 @@ SWITCHES = [
     {"label": "none"},
     {"encoder_init": "scratch"},
     {"landmark_spread": 0.1},
+    {"resolution": 2},
     {"masking": "attention"},
     {"masking": "both"},
     {"masking": "auto"},
@@ -1068,6 +1071,7 @@ def test_attention_masking_of_a_model_without_attention():
         ({"r": 1.0}, "Expected r strictly between 0 and 1, got 1.0"),
         ({"tau": 0.0}, "Expected tau > 0, got 0.0"),
         ({"landmark_spread": 0.0}, "Expected landmark_spread > 0, got 0.0"),
+        ({"resolution": 0}, "Expected resolution >= 1, got 0"),
         ({"lr": -1.0}, "Expected lr > 0, got -1.0"),
         ({"lam_lc": -1.0}, "Expected lam_lc >= 0, got -1.0"),
         ({"lam_e": -1.0}, "Expected lam_e >= 0"),
@@ -1099,10 +1103,67 @@ def test_the_papers_settings():
         assert (config.r, config.lam_e, config.lam_con, config.n_landmarks, config.tau) == (0.5, 2.0, 2.0, 50, 1.0)
         assert (config.label, config.connectivity, config.fill, config.masking) == ("pairwise", "equation", "draw", "auto")
         assert (config.shown, config.select, config.mask) == (0.0, "consistency", "straight_through")
-        assert config.landmark_spread == 1.0
+        assert (config.landmark_spread, config.resolution) == (1.0, 1)
     assert [c.epochs for c in PAPER.values()] == [50, 50, 100, 100]
     assert [c.lr for c in PAPER.values()] == [0.001, 0.001, 0.001, 0.003]
     assert [c.weight_decay for c in PAPER.values()] == [0.001, 0.001, 0.001, 0.0001]
+
+
+# ---------------------------------------------------------------------------------------------------------- resolution
+
+
+def finely(n=30, t=64, seed=0):
+    """Series of which neighbouring steps say the same."""
+    noise = np.random.default_rng(seed).normal(size=(n, t, 1))
+    x = gaussian_filter1d(noise, 3, axis=1, mode="wrap")
+    return (x / x.std()).astype(np.float32)
+
+
+def on_fine(config=CONFIG):
+    return TimeX(seeded(lambda: CNN(1, 3, 64, width=6), 64, 1, x=finely()), config=replace(config, epochs=1))
+
+
+def roughness(explanation):
+    return np.abs(np.diff(explanation.attribution, 2, axis=1)).mean()
+
+
+def test_finely_sampled_series_are_explained_at_their_own_resolution(caplog):
+    x = finely()
+    with caplog.at_level(logging.INFO, logger="timex"):
+        explainer = on_fine().fit(x, progress=False)
+    assert explainer.resolution == resolution_of(x) == 4
+    assert "explanations are resolved to 4 steps; resolution=1 asks for every step" in caplog.text
+    every = on_fine(replace(CONFIG, resolution=1)).fit(x, progress=False)
+    assert every.resolution == 1
+    assert roughness(explainer.explain(x)) < roughness(every.explain(x)) / 3
+
+
+def test_the_resolution_found_is_saved(tmp_path):
+    x = finely()
+    explainer = on_fine().fit(x, progress=False)
+    loaded = TimeX.load(explainer.save(tmp_path / "e"), explainer._module)
+    assert loaded.resolution == 4
+    np.testing.assert_array_equal(loaded.explain(x).attribution, explainer.explain(x).attribution)
+
+
+def test_an_explainer_saved_before_there_was_a_resolution_has_every_step(tmp_path):
+    x = finely()
+    explainer = on_fine(replace(CONFIG, resolution=1)).fit(x, progress=False)
+    folder = explainer.save(tmp_path / "e")
+    description = json.loads((folder / "explainer.json").read_text())
+    del description["resolution"], description["config"]["resolution"]
+    (folder / "explainer.json").write_text(json.dumps(description))
+    loaded = TimeX.load(folder, explainer._module)
+    np.testing.assert_array_equal(loaded.explain(x).attribution, explainer.explain(x).attribution)
+
+
+def test_explainers_of_another_resolution_train_apart():
+    data = [finely(), np.random.default_rng(0).normal(size=(30, 64, 1)).astype(np.float32)]
+    many = fit_many([on_fine(), on_fine()], [(x, None, None) for x in data], progress=False)
+    assert [e.resolution for e in many] == [4, 1]
+    for x, one in zip(data, many, strict=True):
+        alone = on_fine().fit(x, progress=False)
+        np.testing.assert_allclose(one.explain(x).attribution, alone.explain(x).attribution, atol=1e-5)
 
 
 # ------------------------------------------------------------------------------------------------------------ learning

@@ -1,13 +1,17 @@
 """The trainable parts of TimeX: what the surrogate's encoder gets to see, where gradients go, and what is never random."""
 
+import math
+
+import numpy as np
 import pytest
 import torch
+from scipy.ndimage import gaussian_filter1d
 from torch import nn
 from torch.func import functional_call
 
 from timex.engine import Noise
 from timex.method.config import TimeXConfig
-from timex.method.generator import Generator
+from timex.method.generator import Generator, blur_weights, blurred, resolution_of
 from timex.method.losses import necessity, sufficiency
 from timex.method.model import Surrogate, TimeXModel, masking_for
 from timex.method.objective import FROZEN, Objective, hyper_of
@@ -318,6 +322,87 @@ def test_generator_has_the_size_of_the_reference_or_the_configured():
     assert (len(small.layers), small.layers[0].feed_forward.linear1.out_features) == (1, 4)
     foreign = timex_model(CNN(D, C, T, width=3)).generator.encoder
     assert (len(foreign.layers), foreign.layers[0].feed_forward.linear1.out_features) == (2, 64)
+
+
+# ------------------------------------------------------------------------------------------------------- its resolution
+
+
+def test_blurred_is_the_loop_over_steps():
+    p = torch.rand(3, 11, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    blurry = blurred(p, blur_weights(11, 2).double())
+    for t in range(11):
+        weights = [math.exp(-((t - s) ** 2) / (2 * 2**2)) for s in range(11)]
+        expected = sum(w * p[:, s] for s, w in enumerate(weights)) / sum(weights)
+        torch.testing.assert_close(blurry[:, t], expected, rtol=1e-6, atol=0)
+
+
+def test_blurred_leaves_a_constant_alone():
+    p = torch.full((2, 9, 3), 0.7)
+    torch.testing.assert_close(blurred(p, blur_weights(9, 4)), p)
+
+
+def test_blurred_averages_what_was_measured():
+    observed = torch.ones(2, 12, 3, dtype=torch.bool)
+    observed[0, 4:7, 1] = False
+    observed[1, :, 2] = False  # a channel of which nothing was measured
+    p = torch.rand(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    other = torch.where(observed, p, 0.99)
+    weights = blur_weights(12, 2)
+    a, b = blurred(p, weights, observed), blurred(other, weights, observed)
+    torch.testing.assert_close(a, b, rtol=0, atol=0)
+    assert a.isfinite().all()
+    torch.testing.assert_close(blurred(p, weights, torch.ones_like(observed)), blurred(p, weights))
+    t, near = 3, [0, 1, 2, 3, 7, 8, 9, 10, 11]
+    torch.testing.assert_close(a[0, t, 1], (weights[t, near] * p[0, near, 1]).sum() / weights[t, near].sum())
+
+
+def test_generator_blurs_p_and_has_nothing_more_to_learn():
+    fine, coarse = (seeded(lambda n=n: Generator(D, T, 1, 7, 0.0, resolution=n)) for n in (1, 3))
+    assert fine.state_dict().keys() == coarse.state_dict().keys()
+    observed = torch.ones(B, T, D, dtype=torch.bool)
+    observed[:, -4:] = False
+    for seen in (None, observed):
+        torch.testing.assert_close(coarse(series(), None, seen), blurred(fine(series(), None, seen), blur_weights(T, 3), seen))
+
+
+def smooth(steps, n=60, t=400, d=1, seed=0):
+    """Noise blurred over `steps`."""
+    noise = np.random.default_rng(seed).normal(size=(n, t, d))
+    return (noise if steps == 0 else gaussian_filter1d(noise, steps, axis=1, mode="wrap")).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        smooth(0),
+        smooth(0).cumsum(axis=1),
+        smooth(0) + np.linspace(0, 99, 400)[:, None],
+        0.1 * smooth(0) + 3 * np.sin(np.linspace(0, 12, 400))[:, None],
+        np.concatenate([smooth(6), smooth(0)], axis=2),
+        np.ones((5, 400, 2)),
+        smooth(6, t=40),
+    ],
+    ids=["noise", "random walk", "drift", "slow sine with noise", "one channel needs all", "constant", "few steps"],
+)
+def test_every_step_counts(x):
+    assert resolution_of(x.astype(np.float32)) == 1
+
+
+def test_a_finely_sampled_signal_has_its_own_resolution():
+    found = [resolution_of(smooth(steps)) for steps in (3, 6, 12)]
+    assert found[0] > 3
+    assert [round(n / found[0]) for n in found] == [1, 2, 4]
+    assert resolution_of(smooth(6) * 1e-3 + 50) == found[1]
+    assert resolution_of(np.concatenate([smooth(6), np.ones((60, 400, 1), np.float32)], axis=2)) == found[1]
+    assert resolution_of(np.concatenate([smooth(6), smooth(12)], axis=2)) == found[1]
+    assert resolution_of(smooth(60)) == 400 // 16  # a window always has some to tell apart
+
+
+def test_no_resolution_is_taken_from_gaps():
+    observed = np.ones((60, 400, 1), dtype=bool)
+    assert resolution_of(smooth(6), observed) > 1
+    observed[3, 7] = False
+    assert resolution_of(smooth(6), observed) == 1
 
 
 # ---------------------------------------------------------------------------------------------------------- the encoder

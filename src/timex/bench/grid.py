@@ -39,13 +39,23 @@ EPOCHS = {
 """Epochs of TimeX on larger data sets: about as many steps as the default takes on the 5,000 samples of a synthetic one."""
 REFERENCE_EPOCHS = {"ecg": 8, "ecg_five": 8, "ecg_by_patient": 8}
 """Ceilings on the epochs of models where the paper's would take hours."""
-REVISIONS: dict[str, int] = {"model/forecaster": 1, "measure/landmarks_clusters": 1}
-"""How often a name came to mean other values: `data/NAME`, `model/ARCH`, `explainer/NAME` or `measure/NAME`; 0 if not listed.
+REVISIONS: dict[str, int] = {
+    "model/forecaster": 1,
+    "measure/landmarks_clusters": 1,
+    # finely sampled: what is new is that their explanations are blurred
+    "explainer/timex/ecg": 1,
+    "explainer/timex/ecg_five": 1,
+    "explainer/timex/ecg_by_patient": 1,
+    "explainer/timex/epilepsy": 1,
+    "explainer/timex/epilepsy_by_recording": 1,
+}
+"""How often a name came to mean other values; 0 if not listed. Names are `data/NAME`, `model/ARCH`, `measure/NAME`,
+`explainer/NAME`, and `explainer/NAME/DATA` for what changed on one data set alone.
 
 Raise it by hand when a change of code changes what is measured under that name and no setting says so: cells of before then
 count as those of another configuration, and are measured again.
 """
-LATER = {"landmark_spread": 1.0}
+LATER = {"landmark_spread": 1.0, "resolution": None}
 """Settings that came after cells had been measured, and what they had been all along: at that value no part of a hash."""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
@@ -107,7 +117,9 @@ class Cell:
             config = {name: v for name, v in asdict(self.config).items() if name not in LATER or v != LATER[name]}
             config["seed"] = self.seed  # that of the fold follows from it
         method = self.experiment.method
-        return {"model": self.model, "method": method, "config": config, **_revised(f"explainer/{method}")}
+        own = f"explainer/{method}"
+        revised = _revised(own, f"{own}/{self.experiment.dataset}")
+        return {"model": self.model, "method": method, "config": config, **revised}
 
     @cached_property
     def config_hash(self) -> str:

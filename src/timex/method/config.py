@@ -24,6 +24,9 @@ class TimeXConfig:
     """Weight of the explanation's own terms: sparsity and connectivity."""
     lam_con: float = 2.0
     """Weight of connectivity within them."""
+    resolution: int | None = None
+    """Steps that an explanation does not tell apart (p is blurred by so many); 1 for none of it. None takes what the signal
+    itself does not tell apart, which is 1 unless it is sampled finely."""
     mask: Literal["straight_through", "soft"] = "straight_through"
     """Discrete masks with a straight-through gradient, or continuous ones (ablation)."""
     shown: float = 0.25
@@ -90,7 +93,15 @@ class TimeXConfig:
             raise ValueError(f"Expected generator_dropout of at least 0 and below 1, got {self.generator_dropout}.")
         if self.n_landmarks < 1:
             raise ValueError(f"Expected at least one landmark, got {self.n_landmarks}.")
-        least = {"generator_layers": 1, "generator_hidden": 1, "generator_filters": 0, "epochs": 1, "patience": 1, "warmup": 0}
+        least = {
+            "generator_layers": 1,
+            "generator_hidden": 1,
+            "generator_filters": 0,
+            "epochs": 1,
+            "patience": 1,
+            "warmup": 0,
+            "resolution": 1,
+        }
         for name, bound in {**least, "batch_size": 2}.items():  # the losses compare pairs
             if getattr(self, name) is not None and getattr(self, name) < bound:
                 raise ValueError(f"Expected {name} >= {bound}, got {getattr(self, name)}.")
@@ -105,6 +116,7 @@ class TimeXConfig:
 
 _PAPER = TimeXConfig(
     r=0.5,
+    resolution=1,
     lam_model=0.0,
     lam_e=2.0,
     connectivity="equation",

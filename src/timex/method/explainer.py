@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from timex import engine
 from timex.method.config import TimeXConfig
+from timex.method.generator import resolution_of
 from timex.method.landmarks import Landmarks, stratified_start, survey
 from timex.method.losses import cosine_similarity, js
 from timex.method.model import TimeXModel
@@ -111,6 +112,7 @@ class TimeX:
         self.reference: ReferenceModel | None = None
         self.model: TimeXModel | None = None
         self.baseline: Baseline | None = None
+        self.resolution: int | None = None
         self._history: list[dict[str, Any]] = []
         self._landmarks: Landmarks | None = None
 
@@ -159,9 +161,12 @@ class TimeX:
         _check_shape(data.x.shape, self.reference)
         self._check_names(self.reference)
         self.baseline = baseline_of(data.x, data.observed)
+        self.resolution = self.config.resolution or resolution_of(data.x, data.observed)
+        if self.resolution > 1:
+            log.info("explanations are resolved to %d steps; resolution=1 asks for every step", self.resolution)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.config.seed)  # not torch.manual_seed, which reseeds GPUs too
-            self.model = TimeXModel(self.reference, self.config)
+            self.model = TimeXModel(self.reference, self.config, self.resolution)
             if self.config.encoder_init == "scratch":
                 _reset(self.model.encoder)
         hiding = (id(data), self.model.masking)  # hidden cells become means of the training series
@@ -421,6 +426,7 @@ class TimeX:
             "explainer": self.name,
             "config": dataclasses.asdict(self.config),
             "embedding": self._embedding,
+            "resolution": self.resolution,
             "shape": [self.model.encoder.n_steps, self.model.encoder.n_channels],
             "reference_hash": self._reference_hash,
             "channels": self.channels,
@@ -483,6 +489,7 @@ class TimeX:
 
         n_steps, n_channels = description["shape"]
         self._reference_hash = description["reference_hash"]
+        self.resolution = description.get("resolution", 1)
         self.baseline = Baseline(**{name: v.numpy() for name, v in group("baseline.").items()})
         self.reference = self._copy_of_model(torch.zeros(2, n_steps, n_channels))
         if "probe" in tensors and not _alike(_probe(self.reference, self.baseline), tensors["probe"]):
@@ -491,7 +498,7 @@ class TimeX:
                 "output= of the fit."
             )
         with torch.random.fork_rng(devices=[]):  # the fresh weights are replaced at once, and cost nobody a random number
-            self.model = TimeXModel(self.reference, self.config)
+            self.model = TimeXModel(self.reference, self.config, self.resolution)
         extra = {name: v for name, v in self.model.state_dict().items() if not isinstance(v, Tensor)}
         self.model.load_state_dict(extra | group("model."))
         self.model.eval().requires_grad_(False)
@@ -559,7 +566,8 @@ def _fit(
         foreign = None if explainer.model.encoder.stackable else i  # a foreign module is a program of its own
         encoder = explainer.model.encoder  # sizes, dropout and time encoding are part of the program
         architecture = (encoder.arch, json.dumps(encoder.config, sort_keys=True))
-        key = (structure_of(explainer.config), architecture, explainer.model.masking, str(explainer.device), foreign)
+        program = (structure_of(explainer.config), explainer.resolution, explainer.model.masking)
+        key = (program, architecture, str(explainer.device), foreign)
         groups.setdefault(key, []).append(i)
     for indices in groups.values():
         first = explainers[indices[0]]

@@ -5,8 +5,10 @@ Shapes: B samples, T time steps, D channels, M = 16 + D the width of the layers.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from timex.engine import Noise
@@ -16,6 +18,14 @@ from timex.reference.transformer import DecoderLayer, Linear, TransformerEncoder
 DECODER_LAYERS = 2
 DECODER_HIDDEN = 32
 STEM_KERNEL = 7
+BAND = 0.6
+"""Share of the power of a signal's changes by which `resolution_of` takes the width of its band."""
+FINELY = 3
+"""Steps to the interval from which on a signal counts as finely sampled: noise has 1.3, a random walk 1.7."""
+COARSEST = 16
+"""Intervals that a window has at least."""
+SURVEYED = 2000
+"""Series looked at, at most, to find a signal's resolution."""
 
 
 class Generator(nn.Module):
@@ -32,9 +42,21 @@ class Generator(nn.Module):
         rate: Dropout rate.
         n_filters: Filters of a convolutional stem that gives every step a view of its neighbours beside its own value, which
             small transformers find hard to learn; 0 for none, as in the paper.
+        resolution: Steps that p does not tell apart, see `blur_weights`; 1 for every cell its own, as in the paper.
     """
 
-    def __init__(self, n_channels: int, n_steps: int, n_layers: int, d_hidden: int, rate: float, n_filters: int = 0) -> None:
+    blur: Tensor | None
+
+    def __init__(
+        self,
+        n_channels: int,
+        n_steps: int,
+        n_layers: int,
+        d_hidden: int,
+        rate: float,
+        n_filters: int = 0,
+        resolution: int = 1,
+    ) -> None:
         super().__init__()
         self.n_steps = n_steps
         widths = (n_channels, n_filters) if n_filters else ()
@@ -43,6 +65,8 @@ class Generator(nn.Module):
         width = self.encoder.width
         self.decoder = nn.ModuleList(DecoderLayer(width, DECODER_HIDDEN, rate) for _ in range(DECODER_LAYERS))
         self.out = Linear(width, n_channels)
+        # follows from the settings, so no part of what is saved
+        self.register_buffer("blur", blur_weights(n_steps, resolution) if resolution > 1 else None, persistent=False)
 
     def forward(
         self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None, noise: Noise | None = None
@@ -54,7 +78,8 @@ class Generator(nn.Module):
         memory = self.encoder.encode(h, padding, None, noise)
         for layer in self.decoder:
             h = layer(h, memory, padding, noise)
-        return self.out(h).sigmoid()
+        p = self.out(h).sigmoid()
+        return p if self.blur is None else blurred(p, self.blur, observed)
 
     def with_neighbours(self, x: Tensor) -> Tensor:
         """[x ; what the stem sees], (B, T, D + n_filters)."""
@@ -64,3 +89,43 @@ class Generator(nn.Module):
         for layer in self.stem:
             h = F.relu(layer(h))
         return torch.cat([x, h.transpose(1, 2)], dim=-1)
+
+
+def blur_weights(n_steps: int, resolution: int) -> Tensor:
+    """Weights of step s in the blurred step t, (T, T): a Gaussian with a standard deviation of `resolution` steps."""
+    steps = torch.arange(n_steps, dtype=torch.float32)
+    return torch.exp(-0.5 * ((steps[:, None] - steps) / resolution) ** 2)
+
+
+def blurred(p: Tensor, weights: Tensor, observed: Tensor | None = None) -> Tensor:
+    """The average of p over neighbouring steps, those measured alone where some were not, (B, T, D)."""
+    if observed is None:
+        return weights / weights.sum(-1, keepdim=True) @ p
+    return weights @ (p * observed) / (weights @ observed.to(p.dtype)).clamp(min=torch.finfo(p.dtype).tiny)
+
+
+def resolution_of(x: NDArray[np.float32], observed: NDArray[np.bool_] | None = None) -> int:
+    """Steps that the signal itself does not tell apart.
+
+    Three fifths of the power of a signal's changes from step to step lie below some frequency f; half a period of f is the
+    Nyquist interval of that band. Of changes, because a drift or an offset holds most of the power of many signals and says
+    nothing of how finely they are sampled: changes of noise and of a random walk fill all of the band, those of a smooth
+    signal only its lower end. The channel that needs most decides.
+
+    Args:
+        x: Series, (N, T, D).
+        observed: Measured cells, (N, T, D). Where some are missing, changes cannot be compared and every step counts.
+    """
+    n_steps = x.shape[1]
+    if n_steps < FINELY * COARSEST or (observed is not None and not observed.all()):
+        return 1
+    some = x[:: -(-len(x) // SURVEYED)].astype(np.float64)
+    changes = np.diff(some, axis=1)
+    power = (np.abs(np.fft.rfft(changes - changes.mean(axis=1, keepdims=True), axis=1)) ** 2).sum(axis=0)  # (F, D)
+    power = power[:, power.sum(axis=0) > 0]
+    if not power.size:
+        return 1
+    share = power.cumsum(axis=0) / power.sum(axis=0)
+    highest = np.fft.rfftfreq(n_steps - 1)[(share < BAND).sum(axis=0).max()]
+    steps = int(min(0.5 / highest, n_steps / COARSEST))
+    return steps if steps >= FINELY else 1

@@ -51,9 +51,15 @@ def masking_for(reference: ReferenceModel, config: TimeXConfig) -> str:
 
 
 class TimeXModel(nn.Module):
-    """H^E, G^E, F^E and L around a reference model, which is copied and never changed."""
+    """H^E, G^E, F^E and L around a reference model, which is copied and never changed.
 
-    def __init__(self, reference: ReferenceModel, config: TimeXConfig) -> None:
+    Args:
+        reference: The model that is explained.
+        config: Settings.
+        resolution: Steps that explanations do not tell apart.
+    """
+
+    def __init__(self, reference: ReferenceModel, config: TimeXConfig, resolution: int = 1) -> None:
         super().__init__()
         sizes = reference.config if isinstance(reference, Transformer) else {"n_layers": 2, "d_hidden": 64}
         self.generator = Generator(
@@ -63,6 +69,7 @@ class TimeXModel(nn.Module):
             sizes["d_hidden"] if config.generator_hidden is None else config.generator_hidden,
             config.generator_dropout,
             config.generator_filters,
+            resolution,
         )
         self.encoder = copy.deepcopy(reference).requires_grad_(True)
         self.predictor = mlp_head(reference.embedding_size, reference.n_classes)
