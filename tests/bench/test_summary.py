@@ -245,6 +245,11 @@ def test_markdown():
     assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
 
 
+def test_a_tiny_p_is_no_number():
+    (block,) = blocks(TABLES["univariate"], [*made("timex", [0.9, 0.91, 0.92]), *made("ig", [0.3, 0.31, 0.3199])])
+    assert "- AUPRC: TimeX less IG +.600 [.600, .600], p < 0.001, paired over 3 folds" in markdown(sheet(block))
+
+
 def test_latex_is_escaped():
     (block,) = blocks(TABLES["univariate"], [*made("ig", [0.5, 0.7], arm="absolute"), *made("my_own", [0.9, 0.9])])
     text = latex(sheet(block))

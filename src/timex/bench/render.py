@@ -147,7 +147,8 @@ def _listed(labels: Iterable[str]) -> str:
 def _difference(d: Difference, metric: str) -> str:
     signed = _number(d.mean, metric)
     interval = f"[{_number(d.low, metric)}, {_number(d.high, metric)}]"
-    return f"{signed if signed.startswith('-') else '+' + signed} {interval}, p = {d.p:.2g}, paired over {d.folds} folds"
+    p = "p < 0.001" if d.p < 0.001 else f"p = {d.p:.2g}"  # five folds know it no better
+    return f"{signed if signed.startswith('-') else '+' + signed} {interval}, {p}, paired over {d.folds} folds"
 
 
 def _value(stat: Stat | None, metric: str) -> str:
