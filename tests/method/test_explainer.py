@@ -1112,7 +1112,7 @@ def test_the_papers_settings():
 # ---------------------------------------------------------------------------------------------------------- resolution
 
 
-def finely(n=30, t=64, seed=0):
+def finely(n=30, t=128, seed=0):
     """Series of which neighbouring steps say the same."""
     noise = np.random.default_rng(seed).normal(size=(n, t, 1))
     x = gaussian_filter1d(noise, 3, axis=1, mode="wrap")
@@ -1120,7 +1120,7 @@ def finely(n=30, t=64, seed=0):
 
 
 def on_fine(config=CONFIG):
-    return TimeX(seeded(lambda: CNN(1, 3, 64, width=6), 64, 1, x=finely()), config=replace(config, epochs=1))
+    return TimeX(seeded(lambda: CNN(1, 3, 128, width=6), 128, 1, x=finely()), config=replace(config, epochs=1))
 
 
 def roughness(explanation):
@@ -1158,7 +1158,8 @@ def test_an_explainer_saved_before_there_was_a_resolution_has_every_step(tmp_pat
 
 
 def test_explainers_of_another_resolution_train_apart():
-    data = [finely(), np.random.default_rng(0).normal(size=(30, 64, 1)).astype(np.float32)]
+    x = finely()
+    data = [x, x + 0.3 * np.random.default_rng(0).normal(size=x.shape).astype(np.float32)]
     many = fit_many([on_fine(), on_fine()], [(x, None, None) for x in data], progress=False)
     assert [e.resolution for e in many] == [4, 1]
     for x, one in zip(data, many, strict=True):

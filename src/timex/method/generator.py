@@ -22,7 +22,7 @@ BAND = 0.6
 """Share of the power of a signal's changes by which `resolution_of` takes the width of its band."""
 FINELY = 3
 """Steps to the interval from which on a signal counts as finely sampled: noise has 1.3, a random walk 1.7."""
-COARSEST = 16
+COARSEST = 32
 """Intervals that a window has at least."""
 SURVEYED = 2000
 """Series looked at, at most, to find a signal's resolution."""
