@@ -220,8 +220,11 @@ def test_a_model_and_files_of_ones_own(series, tmp_path, monkeypatch, caplog):
 def test_fit_at_a_resolution_of_ones_own(tiny, explainer_folder, tmp_path):
     fit = ("fit", "--reference", explainer_folder.parent / "reference", "--data", "freqshapes", "--epochs", 1)
     invoke(*fit, "--out", tmp_path, "--resolution", 3)
-    found = [json.loads((f / "explainer.json").read_text())["resolution"] for f in (explainer_folder, tmp_path)]
-    assert found == [1, 3]
+    found = [TimeX.load(f, load_reference(f / "reference"), device="cpu") for f in (explainer_folder, tmp_path)]
+    assert [explainer.resolution for explainer in found] == [1, 3]
+    x = freqshapes(0, 0, sizes=(8, 8, 8)).test.x
+    rough = [np.abs(np.diff(explainer.explain(x).attribution, 2, axis=1)).mean() for explainer in found]
+    assert rough[1] < rough[0] / 3
 
 
 @pytest.mark.filterwarnings("ignore:The model predicts class")  # random weights often do

@@ -237,7 +237,9 @@ def fit(
     resolution: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Steps that explanations do not tell apart: 1 for every step; else as finely as the series are sampled."
+            min=1,
+            help="Steps over which explanations are averaged (standard deviation), 1 for none. By default taken from the "
+            "series: 1 unless they are sampled finely.",
         ),
     ] = None,
     val: Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is set apart.")] = None,

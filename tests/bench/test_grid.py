@@ -91,11 +91,12 @@ def test_a_raised_revision_makes_other_cells(monkeypatch, name, moved):
     assert names() == before
 
 
-def test_a_setting_that_came_later_leaves_earlier_cells_their_names(monkeypatch):
-    own, other = (replace(cell(), config=replace(cell().config, landmark_spread=v)) for v in (LATER["landmark_spread"], 0.1))
+@pytest.mark.parametrize(("name", "value"), [("landmark_spread", 0.1), ("resolution", 3)])
+def test_a_setting_that_came_later_leaves_earlier_cells_their_names(monkeypatch, name, value):
+    own, other = (replace(cell(), config=replace(cell().config, **{name: v})) for v in (LATER[name], value))
     keys = own.key, other.key
-    assert keys[0] != keys[1]
-    monkeypatch.delitem(LATER, "landmark_spread")
+    assert keys[0] == cell().key != keys[1]
+    monkeypatch.delitem(LATER, name)
     before, after = (replace(own, config=c) for c in (own.config, other.config))  # keys are remembered by the cell
     assert before.key != keys[0]
     assert after.key == keys[1]

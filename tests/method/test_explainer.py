@@ -17,7 +17,6 @@ from torch.nn import functional as F
 
 from timex import TimeX, TimeXConfig, engine, fit_many
 from timex.method.config import PAPER
-from timex.method.generator import resolution_of
 from timex.reference import CNN, LSTM, Transformer
 from timex.types import check_series
 
@@ -1131,7 +1130,7 @@ def test_finely_sampled_series_are_explained_at_their_own_resolution(caplog):
     x = finely()
     with caplog.at_level(logging.INFO, logger="timex"):
         explainer = on_fine().fit(x, progress=False)
-    assert explainer.resolution == resolution_of(x) == 4
+    assert explainer.resolution == 4
     assert "explanations are resolved to 4 steps; resolution=1 asks for every step" in caplog.text
     every = on_fine(replace(CONFIG, resolution=1)).fit(x, progress=False)
     assert every.resolution == 1
@@ -1155,6 +1154,30 @@ def test_an_explainer_saved_before_there_was_a_resolution_has_every_step(tmp_pat
     (folder / "explainer.json").write_text(json.dumps(description))
     loaded = TimeX.load(folder, explainer._module)
     np.testing.assert_array_equal(loaded.explain(x).attribution, explainer.explain(x).attribution)
+
+
+def test_explainers_of_equal_resolution_train_together(monkeypatch):
+    """However they came by it: found, or set."""
+    sizes, train = [], engine.train
+    monkeypatch.setattr(engine, "train", lambda p, m, *a, **k: sizes.append(len(m)) or train(p, m, *a, **k))
+    x = finely()
+    configs = [CONFIG, replace(CONFIG, seed=1, resolution=4)]
+    many = fit_many([on_fine(c) for c in configs], [(x, None, None)] * 2, progress=False)
+    assert sizes == [2]
+    for config, one in zip(configs, many, strict=True):
+        alone = on_fine(config).fit(x, progress=False)
+        np.testing.assert_allclose(one.explain(x).attribution, alone.explain(x).attribution, atol=1e-4)
+
+
+def test_series_with_gaps_are_explained_at_a_resolution_that_was_asked_for():
+    x, observed = finely(), np.ones((30, 128, 1), dtype=bool)
+    observed[:, 90:] = False
+    assert on_fine().fit(x, observed=observed, progress=False).resolution == 1
+    explainer = on_fine(replace(CONFIG, resolution=4)).fit(x, observed=observed, progress=False)
+    explanation = explainer.explain(x, observed=observed)
+    assert np.isfinite(explanation.attribution).all()
+    assert (explanation.attribution[:, 90:] == 0).all()
+    assert np.abs(np.diff(explanation.attribution[:, :90], 2, axis=1)).max() < 0.05
 
 
 def test_explainers_of_another_resolution_train_apart():

@@ -339,6 +339,9 @@ def test_blurred_is_the_loop_over_steps():
 def test_blurred_leaves_a_constant_alone():
     p = torch.full((2, 9, 3), 0.7)
     torch.testing.assert_close(blurred(p, blur_weights(9, 4)), p)
+    some = torch.rand(2, 300, 3, generator=torch.Generator().manual_seed(0)) > 0.3
+    for observed in (None, some):
+        assert blurred(torch.ones(2, 300, 3), blur_weights(300, 7), observed).max() == 1  # not 1.0000001
 
 
 def test_blurred_averages_what_was_measured():
@@ -371,6 +374,12 @@ def smooth(steps, n=60, t=400, d=1, seed=0):
     return (noise if steps == 0 else gaussian_filter1d(noise, steps, axis=1, mode="wrap")).astype(np.float32)
 
 
+def found_in(x, times=None, observed=None):
+    n, t, _ = x.shape
+    times = np.tile(np.arange(1.0, t + 1), (n, 1)) if times is None else times
+    return resolution_of(x.astype(np.float32), times, np.ones(x.shape, dtype=bool) if observed is None else observed)
+
+
 @pytest.mark.parametrize(
     "x",
     [
@@ -380,29 +389,41 @@ def smooth(steps, n=60, t=400, d=1, seed=0):
         0.1 * smooth(0) + 3 * np.sin(np.linspace(0, 12, 400))[:, None],
         np.concatenate([smooth(6), smooth(0)], axis=2),
         np.ones((5, 400, 2)),
+        np.tile(np.linspace(3, 4, 400)[:, None], (5, 1, 1)),
         smooth(6, t=90),
     ],
-    ids=["noise", "random walk", "drift", "slow sine with noise", "one channel needs all", "constant", "few steps"],
+    ids=["noise", "random walk", "drift", "slow sine with noise", "one channel needs all", "constant", "ramp", "few steps"],
 )
 def test_every_step_counts(x):
-    assert resolution_of(x.astype(np.float32)) == 1
+    assert found_in(x) == 1
 
 
 def test_a_finely_sampled_signal_has_its_own_resolution():
-    found = [resolution_of(smooth(steps)) for steps in (3, 6)]
+    found = [found_in(smooth(steps)) for steps in (3, 6)]
     assert found[0] > 3
     assert found[1] / found[0] == pytest.approx(2, rel=0.2)
-    assert resolution_of(smooth(6) * 1e-3 + 50) == found[1]
-    assert resolution_of(np.concatenate([smooth(6), np.ones((60, 400, 1), np.float32)], axis=2)) == found[1]
-    assert resolution_of(np.concatenate([smooth(6), smooth(12)], axis=2)) == found[1]
-    assert resolution_of(smooth(60)) == 400 // 32  # a window always has some to tell apart
+    assert found_in(smooth(6) * 1e-3 + 5) == found[1]
+    still = np.tile(np.linspace(0, 1, 400)[:, None], (60, 1, 1))  # a clock beside the signal needs nothing
+    assert found_in(np.concatenate([smooth(6), still, np.ones_like(still)], axis=2)) == found[1]
+    assert found_in(np.concatenate([smooth(6), smooth(12)], axis=2)) == found[1]
+    assert found_in(smooth(60)) == 400 // 32  # a window always has some to tell apart
 
 
-def test_no_resolution_is_taken_from_gaps():
-    observed = np.ones((60, 400, 1), dtype=bool)
-    assert resolution_of(smooth(6), observed) > 1
-    observed[3, 7] = False
-    assert resolution_of(smooth(6), observed) == 1
+def test_the_resolution_is_that_of_all_classes():
+    x = smooth(6, n=4000)
+    x[::2] = smooth(0, n=2000)
+    assert found_in(x) == found_in(x[1:]) == 1
+
+
+def test_gaps_and_uneven_times_say_nothing_of_the_resolution():
+    x = smooth(6)
+    observed, times = np.ones(x.shape, dtype=bool), np.tile(np.arange(400.0), (60, 1)) / 360
+    observed[:29, 7] = False
+    assert found_in(x, times, observed) == found_in(x) > 1  # most have no gap, and even steps may have any length
+    observed[:31, 7] = False
+    assert found_in(x, times, observed) == 1
+    times[:31, 200:] += 0.5
+    assert found_in(x, times) == 1
 
 
 # ---------------------------------------------------------------------------------------------------------- the encoder

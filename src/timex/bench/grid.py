@@ -48,6 +48,7 @@ REVISIONS: dict[str, int] = {
     "explainer/timex/ecg_by_patient": 1,
     "explainer/timex/epilepsy": 1,
     "explainer/timex/epilepsy_by_recording": 1,
+    "explainer/timex/pam": 1,
 }
 """How often a name came to mean other values; 0 if not listed. Names are `data/NAME`, `model/ARCH`, `measure/NAME`,
 `explainer/NAME`, and `explainer/NAME/DATA` for what changed on one data set alone.
@@ -56,7 +57,10 @@ Raise it by hand when a change of code changes what is measured under that name 
 count as those of another configuration, and are measured again.
 """
 LATER = {"landmark_spread": 1.0, "resolution": None}
-"""Settings that came after cells had been measured, and what they had been all along: at that value no part of a hash."""
+"""Settings that came after cells had been measured, and at which value these stay as they are: there no part of a hash.
+
+Where such a value means something new on some data sets, `REVISIONS` has those.
+"""
 TOGETHER = 10
 """Explainers fitted as one program at most: enough to fill a GPU, few enough to be done before a time limit."""
 

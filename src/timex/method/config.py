@@ -25,8 +25,8 @@ class TimeXConfig:
     lam_con: float = 2.0
     """Weight of connectivity within them."""
     resolution: int | None = None
-    """Steps that an explanation does not tell apart (p is blurred by so many); 1 for none of it. None takes what the signal
-    itself does not tell apart, which is 1 unless it is sampled finely."""
+    """Steps over which p is averaged, the standard deviation of a Gaussian; 1 for no averaging. None takes as many as the
+    signal itself does not tell apart, which is 1 unless it is sampled finely."""
     mask: Literal["straight_through", "soft"] = "straight_through"
     """Discrete masks with a straight-through gradient, or continuous ones (ablation)."""
     shown: float = 0.25

@@ -69,6 +69,9 @@ class TimeX:
         classes: Class names for tables and plots.
         scaling: (offset, scale) per channel if x was scaled as (value - offset) / scale: explanations then show values.
 
+    Attributes:
+        resolution: Steps over which explanations are averaged, as set or as found in the training series; None before a fit.
+
     Example:
         >>> x = np.random.default_rng(0).normal(scale=3, size=(40, 16, 2)).astype("float32")
         >>> model = nn.Sequential(nn.Flatten(), nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, 3, bias=False))
@@ -161,7 +164,7 @@ class TimeX:
         _check_shape(data.x.shape, self.reference)
         self._check_names(self.reference)
         self.baseline = baseline_of(data.x, data.observed)
-        self.resolution = self.config.resolution or resolution_of(data.x, data.observed)
+        self.resolution = self.config.resolution or resolution_of(data.x, data.times, data.observed)
         if self.resolution > 1:
             log.info("explanations are resolved to %d steps; resolution=1 asks for every step", self.resolution)
         with torch.random.fork_rng(devices=[]):
@@ -515,8 +518,8 @@ def fit_many(
 ) -> list[TimeX]:
     """Fit several explainers as one program: folds, seeds, ablation arms.
 
-    Explainers whose settings differ only in numbers (r, the lambdas, learning rate, seed) and whose data and models have equal
-    shapes train together; the rest in groups, one after another.
+    Explainers whose settings differ only in numbers (r, the lambdas, learning rate, seed), whose data and models have equal
+    shapes and whose series have equal resolution train together; the rest in groups, one after another.
 
     Args:
         explainers: Unfitted explainers.

@@ -26,6 +26,8 @@ COARSEST = 32
 """Intervals that a window has at least."""
 SURVEYED = 2000
 """Series looked at, at most, to find a signal's resolution."""
+ROUNDING = 1e-5
+"""Changes smaller than this share of the largest value are those of rounding to single precision."""
 
 
 class Generator(nn.Module):
@@ -100,32 +102,46 @@ def blur_weights(n_steps: int, resolution: int) -> Tensor:
 def blurred(p: Tensor, weights: Tensor, observed: Tensor | None = None) -> Tensor:
     """The average of p over neighbouring steps, those measured alone where some were not, (B, T, D)."""
     if observed is None:
-        return weights / weights.sum(-1, keepdim=True) @ p
-    return weights @ (p * observed) / (weights @ observed.to(p.dtype)).clamp(min=torch.finfo(p.dtype).tiny)
+        average = weights / weights.sum(-1, keepdim=True) @ p
+    else:
+        average = weights @ (p * observed) / (weights @ observed.to(p.dtype)).clamp(min=torch.finfo(p.dtype).tiny)
+    return average.clamp(max=1)  # which rounding may exceed
 
 
-def resolution_of(x: NDArray[np.float32], observed: NDArray[np.bool_] | None = None) -> int:
-    """Steps that the signal itself does not tell apart.
+def resolution_of(x: NDArray[np.float32], times: NDArray[np.float32], observed: NDArray[np.bool_]) -> int:
+    """Steps that the signal itself does not tell apart; 1 if it tells every step from the next.
 
     Three fifths of the power of a signal's changes from step to step lie below some frequency f; half a period of f is the
     Nyquist interval of that band. Of changes, because a drift or an offset holds most of the power of many signals and says
     nothing of how finely they are sampled: changes of noise and of a random walk fill all of the band, those of a smooth
-    signal only its lower end. The channel that needs most decides.
+    signal only its lower end. The channel that needs most decides. Series with gaps or uneven times are left out, and where
+    most have some every step counts.
 
     Args:
         x: Series, (N, T, D).
-        observed: Measured cells, (N, T, D). Where some are missing, changes cannot be compared and every step counts.
+        times: Times of their steps, (N, T).
+        observed: Measured cells, (N, T, D).
     """
     n_steps = x.shape[1]
-    if n_steps < FINELY * COARSEST or (observed is not None and not observed.all()):
+    if n_steps < FINELY * COARSEST:
         return 1
-    some = x[:: -(-len(x) // SURVEYED)].astype(np.float64)
-    changes = np.diff(some, axis=1)
-    power = (np.abs(np.fft.rfft(changes - changes.mean(axis=1, keepdims=True), axis=1)) ** 2).sum(axis=0)  # (F, D)
-    power = power[:, power.sum(axis=0) > 0]
-    if not power.size:
+    between = np.diff(times, axis=1)
+    even = np.isclose(between, between[:, :1], rtol=1e-3, atol=0).all(axis=1)
+    whole = np.flatnonzero(even & observed.all(axis=(1, 2)))
+    if 2 * len(whole) < len(x):
         return 1
-    share = power.cumsum(axis=0) / power.sum(axis=0)
-    highest = np.fft.rfftfreq(n_steps - 1)[(share < BAND).sum(axis=0).max()]
-    steps = int(min(0.5 / highest, n_steps / COARSEST))
-    return steps if steps >= FINELY else 1
+    some = x[np.sort(np.random.default_rng(0).permutation(whole)[:SURVEYED])]
+    finest = min(_interval(some[:, :, c].astype(np.float64)) for c in range(x.shape[2]))
+    steps = int(min(finest, n_steps / COARSEST))
+    return steps if steps >= FINELY and np.isfinite(finest) else 1
+
+
+def _interval(x: NDArray[np.float64]) -> float:
+    """The Nyquist interval of the changes of one channel, (N, T), in steps; infinite if there are none."""
+    changes = np.diff(x, axis=1)
+    changes -= changes.mean(axis=1, keepdims=True)
+    if np.abs(changes).max() <= ROUNDING * np.abs(x).max():  # a constant, or a ramp
+        return np.inf
+    power = (np.abs(np.fft.rfft(changes, axis=1)) ** 2).sum(axis=0)
+    below = (power.cumsum() < BAND * power.sum()).sum()
+    return float(0.5 / np.fft.rfftfreq(changes.shape[1])[below])

@@ -165,6 +165,9 @@ def hyper_of(config: TimeXConfig) -> dict[str, float]:
 
 
 def structure_of(config: TimeXConfig) -> tuple[object, ...]:
-    """The settings members of one run must share: those that change the program, not only a number in it."""
-    own = {*hyper_of(config), "lr", "weight_decay", "seed", "encoder_init"}
+    """The settings members of one run must share: those that change the program, not only a number in it.
+
+    They must share the resolution too, not as it was set but as it was found.
+    """
+    own = {*hyper_of(config), "lr", "weight_decay", "seed", "encoder_init", "resolution"}
     return (config.lam_model > 0, *(getattr(config, f.name) for f in fields(config) if f.name not in own))
