@@ -94,15 +94,16 @@ class Generator(nn.Module):
 
 
 def blur_weights(n_steps: int, resolution: int) -> Tensor:
-    """Weights of step s in the blurred step t, (T, T): a Gaussian with a standard deviation of `resolution` steps."""
+    """Weights of step s in the blurred step t, (T, T): a Gaussian with a standard deviation of `resolution` steps, sum 1."""
     steps = torch.arange(n_steps, dtype=torch.float32)
-    return torch.exp(-0.5 * ((steps[:, None] - steps) / resolution) ** 2)
+    weights = torch.exp(-0.5 * ((steps[:, None] - steps) / resolution) ** 2)
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def blurred(p: Tensor, weights: Tensor, observed: Tensor | None = None) -> Tensor:
     """The average of p over neighbouring steps, those measured alone where some were not, (B, T, D)."""
     if observed is None:
-        average = weights / weights.sum(-1, keepdim=True) @ p
+        average = weights @ p
     else:
         average = weights @ (p * observed) / (weights @ observed.to(p.dtype)).clamp(min=torch.finfo(p.dtype).tiny)
     return average.clamp(max=1)  # which rounding may exceed
@@ -125,13 +126,13 @@ def resolution_of(x: NDArray[np.float32], times: NDArray[np.float32], observed: 
     n_steps = x.shape[1]
     if n_steps < FINELY * COARSEST:
         return 1
-    between = np.diff(times, axis=1)
+    some = np.sort(np.random.default_rng(0).permutation(len(x))[:SURVEYED])
+    between = np.diff(times[some], axis=1)
     even = np.isclose(between, between[:, :1], rtol=1e-3, atol=0).all(axis=1)
-    whole = np.flatnonzero(even & observed.all(axis=(1, 2)))
-    if 2 * len(whole) < len(x):
+    whole = some[even & observed[some].all(axis=(1, 2))]
+    if 2 * len(whole) < len(some):
         return 1
-    some = x[np.sort(np.random.default_rng(0).permutation(whole)[:SURVEYED])]
-    finest = min(_interval(some[:, :, c].astype(np.float64)) for c in range(x.shape[2]))
+    finest = min(_interval(x[whole, :, c].astype(np.float64)) for c in range(x.shape[2]))
     steps = int(min(finest, n_steps / COARSEST))
     return steps if steps >= FINELY and np.isfinite(finest) else 1
 
