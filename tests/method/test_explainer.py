@@ -350,8 +350,9 @@ def test_labels_start_the_landmarks():
     explainer = quick(config=replace(CONFIG, lr=1e-9, n_landmarks=4)).fit(x, y, x_val=x, progress=False)
     with torch.no_grad():
         z = explainer._module.eval().encode(torch.as_tensor(x))
-    nearest = torch.cdist(torch.as_tensor(explainer.landmarks.vectors), z)
-    assert float(nearest.min(dim=1).values.max()) < 1e-4
+    exact = "donot_use_mm_for_euclid_dist"  # products lose the digits that tell a distance from 0
+    nearest = torch.cdist(torch.as_tensor(explainer.landmarks.vectors), z, compute_mode=exact)
+    assert float(nearest.min(dim=1).values.max()) < 1e-5
     assert sorted(y[nearest.argmin(dim=1)].tolist()) == [0, 0, 1, 1]
 
 
