@@ -91,7 +91,7 @@ def test_a_raised_revision_makes_other_cells(monkeypatch, name, moved):
     assert names() == before
 
 
-@pytest.mark.parametrize(("name", "value"), [("landmark_spread", 0.1), ("resolution", 3)])
+@pytest.mark.parametrize(("name", "value"), [("landmark_spread", 0.1), ("resolution", 3), ("judged", "draw")])
 def test_a_setting_that_came_later_leaves_earlier_cells_their_names(monkeypatch, name, value):
     own, other = (replace(cell(), config=replace(cell().config, **{name: v})) for v in (LATER[name], value))
     keys = own.key, other.key

@@ -17,11 +17,13 @@ from torch.nn import functional as F
 
 from timex import TimeX, TimeXConfig, engine, fit_many
 from timex.method.config import PAPER
+from timex.method.explainer import _Trust
 from timex.reference import CNN, LSTM, Transformer
 from timex.types import check_series
 
 N, N_VAL = 48, 10
-CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5, lam_model=0.3)  # masks that keep some after two epochs
+# masks that keep some after two epochs; fits that short fail, and would all be tried again
+CONFIG = TimeXConfig(epochs=2, batch_size=16, n_landmarks=6, r=0.5, lam_model=0.3, judged="draw")
 
 
 def series(n, t, d, seed=0):
@@ -982,7 +984,7 @@ def test_one_that_diverges_costs_the_others_nothing():
 
 
 def test_fit_many_asks_for_data_for_each():
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="Expected data for each of 2 explainers, got 1"):
         fit_many([quick(), quick()], [(series(20, 12, 2), None, None)], progress=False)
 
 
@@ -1213,13 +1215,76 @@ def test_one_batch_can_be_overfitted(lam_model, lam_e, left):
 
 
 def test_fit_says_when_the_surrogate_is_no_better_than_guessing(caplog):
-    explainer = TimeX(CNN(n_channels=2, n_classes=3, n_steps=16, width=4), config=CONFIG, device="cpu")
-    predicted = torch.arange(40) % 3
-    explainer._warn_if_untrusted(0.3, predicted)
-    assert "before trusting" in caplog.text
+    _Trust(CONFIG, kept=0.3, agreement=0.3, commonest=0.34).warn()
+    assert "for 30 % of the training samples (the commonest class is 34 %)" in caplog.text
     caplog.clear()
-    explainer._warn_if_untrusted(0.95, predicted)
+    _Trust(CONFIG, kept=0.3, agreement=0.95, commonest=0.34).warn()
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept", "agreement", "commonest", "again"),
+    [
+        ({}, 0.3, 0.9, 0.3, False),
+        ({}, 0.3, 0.6, 0.3, True),  # the surrogate cannot be trusted
+        ({}, 0.9, 1.0, 0.3, True),  # everything is kept
+        ({"judged": "draw"}, 0.9, 0.6, 0.3, False),  # what was asked for
+        ({"judged": "strength"}, 0.9, 0.6, 0.3, False),
+        ({"lam_model": 0.0}, 0.9, 0.6, 0.3, False),  # the model is not asked at all
+        ({"label": "none"}, 0.3, 0.1, 0.3, False),  # nobody taught it to agree
+        ({"label": "mse"}, 0.3, None, 0.3, False),
+        ({"label": "mse"}, 0.9, None, 0.3, True),
+        ({}, 0.3, 0.6, 1.0, False),  # one class: there is nothing to explain
+    ],
+)
+def test_which_fits_are_tried_again(settings, kept, agreement, commonest, again):
+    config = replace(CONFIG, **{"judged": "auto", **settings})
+    assert _Trust(config, kept, agreement, commonest).worth_another is again
+
+
+@pytest.mark.parametrize("better", ["draw", "strength"])
+def test_a_fit_that_fails_is_tried_again_and_the_better_one_kept(monkeypatch, better):
+    """Of explainers that train together, each is what its better fit would have been alone."""
+    x, finish = series(40, 12, 2), TimeX._finish
+
+    def said(explainer, *a):
+        agreement = 0.9 if explainer.config.seed == 1 else 0.5 if explainer.judged == better else 0.4
+        return replace(finish(explainer, *a), agreement=agreement)
+
+    monkeypatch.setattr(TimeX, "_finish", said)
+    many = [quick(config=replace(CONFIG, judged="auto", seed=seed)) for seed in range(3)]
+    fit_many(many, [(x, None, x)] * 3, progress=False)
+    assert [explainer.judged for explainer in many] == [better, "draw", better]  # one did not fail
+    for explainer in many:
+        alone = quick(config=replace(explainer.config, judged=explainer.judged)).fit(x, x_val=x, progress=False)
+        np.testing.assert_allclose(explainer.explain(x).attribution, alone.explain(x).attribution, atol=1e-5)
+        assert explainer.history.loss.tolist() == pytest.approx(alone.history.loss.tolist(), rel=1e-3)
+
+
+def test_a_second_fit_that_diverges_leaves_the_first(monkeypatch):
+    x, train, calls = series(40, 12, 2), engine.train, []
+
+    def once(program, members, *a, **k):
+        calls.append(program.at_strength)
+        runs = train(program, members, *a, **k)
+        return runs if len(calls) == 1 else [replace(run, epoch=-1) for run in runs]
+
+    monkeypatch.setattr(engine, "train", once)
+    explainer = quick(config=replace(CONFIG, judged="auto")).fit(x, x_val=x, progress=False)
+    assert calls == [False, True]
+    assert explainer.judged == "draw"
+    monkeypatch.undo()
+    alone = quick().fit(x, x_val=x, progress=False)
+    np.testing.assert_allclose(explainer.explain(x).attribution, alone.explain(x).attribution, atol=1e-5)
+
+
+def test_a_fit_starts_from_draws_whatever_the_last_one_ended_with(tmp_path):
+    x = series(40, 12, 2)
+    explainer = quick(config=replace(CONFIG, judged="strength")).fit(x, x_val=x, progress=False)
+    explainer.save(tmp_path)
+    assert TimeX.load(tmp_path, explainer._module).judged == "strength"
+    explainer.config = replace(CONFIG, judged="draw")
+    assert explainer.fit(x, x_val=x, progress=False).judged == "draw"
 
 
 def test_fit_says_when_explanations_keep_everything(caplog):

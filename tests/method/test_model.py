@@ -512,10 +512,10 @@ def test_functional_weights_are_those_given():
 # ------------------------------------------------------------------------------------------------ the model's own judgement
 
 
-def judged(p, mask, lam_hidden=1.0, masking="value", times=None, observed=None):
+def judged(p, mask, lam_hidden=1.0, masking="value", times=None, observed=None, way="draw"):
     """The model term for a given p and a draw from it, and its parts by hand."""
     reference, x = transformer().requires_grad_(False), series()
-    config = TimeXConfig(n_landmarks=5, masking=masking)
+    config = TimeXConfig(n_landmarks=5, masking=masking, judged=way)
     model = seeded(lambda: TimeXModel(reference, config), seed=1)
     objective = Objective(model, reference, config)
     b = MEAN.expand(B, T, D)
@@ -529,11 +529,13 @@ def judged(p, mask, lam_hidden=1.0, masking="value", times=None, observed=None):
     return got, reference, x, b, batch
 
 
-def test_the_model_term_is_two_passes_by_hand():
+@pytest.mark.parametrize("way", ["draw", "strength"])
+def test_the_model_term_is_two_passes_by_hand(way):
     p, mask = series(seed=3).sigmoid(), (series(seed=4) > 0).float()
-    got, reference, x, b, batch = judged(p, mask, lam_hidden=0.5)
+    got, reference, x, b, batch = judged(p, mask, lam_hidden=0.5, way=way)
+    shown = mask if way == "draw" else p
     with torch.no_grad():
-        kept, hidden = reference(mask * x + (1 - mask) * b), reference((1 - p) * x + p * b)
+        kept, hidden = reference(shown * x + (1 - shown) * b), reference((1 - p) * x + p * b)
     logits, blank = batch["logits"], batch["blank"]
     torch.testing.assert_close(got, sufficiency(logits, kept, blank) + 0.5 * necessity(logits, hidden, blank))
     assert got > 0

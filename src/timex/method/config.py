@@ -20,6 +20,9 @@ class TimeXConfig:
     """Weight of the frozen model's own predictions on the masked series; 0 leaves all judgement to the surrogate."""
     lam_hidden: float = 1.0
     """Weight, within that, of what the cells left out still tell the model."""
+    judged: Literal["auto", "draw", "strength"] = "auto"
+    """How the frozen model is shown the kept cells: those of a draw from p, or every cell at the strength p. auto draws, and
+    fits again at the strength p where the explanations cannot be trusted: some models make nothing of a series with holes."""
     lam_e: float = 1.0
     """Weight of the explanation's own terms: sparsity and connectivity."""
     lam_con: float = 2.0

@@ -10,7 +10,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -71,6 +71,7 @@ class TimeX:
 
     Attributes:
         resolution: Steps over which explanations are averaged, as set or as found in the training series; None before a fit.
+        judged: How the model was shown the kept cells while fitting, by a draw or at the strength p; None before a fit.
 
     Example:
         >>> x = np.random.default_rng(0).normal(scale=3, size=(40, 16, 2)).astype("float32")
@@ -116,6 +117,7 @@ class TimeX:
         self.model: TimeXModel | None = None
         self.baseline: Baseline | None = None
         self.resolution: int | None = None
+        self.judged: Literal["draw", "strength"] | None = None
         self._history: list[dict[str, Any]] = []
         self._landmarks: Landmarks | None = None
 
@@ -270,8 +272,8 @@ class TimeX:
         shared[key] = data, {"x": x, "z": z, "logits": logits, "blank": blank, **extra}
         return shared[key][1]
 
-    def _finish(self, run: engine.Trained, member: engine.Member) -> None:
-        """Take the best weights, then look where the training explanations lie among the landmarks."""
+    def _finish(self, run: engine.Trained, member: engine.Member) -> _Trust:
+        """Take the best weights, then look where the training explanations lie among the landmarks, and how good they are."""
         assert self.model is not None
         self.model.load_state_dict(run.params, strict=False)
         self.model.eval().requires_grad_(False)
@@ -286,32 +288,13 @@ class TimeX:
         outputs = list(self._forward(data, self.device))
         z_e = torch.cat([out["embedding"] for out in outputs])
         predicted = member.train["logits"].argmax(-1)
-        self._warn_if_undecided(run.history[run.epoch]["val_kept"])
+        agreement = None
         if not self.config.forecasts:
-            agreement = torch.cat([out["agreement"] for out in outputs])
-            self._warn_if_untrusted(agreement.float().mean().item(), predicted)
+            agreement = torch.cat([out["agreement"] for out in outputs]).float().mean().item()
+        commonest = predicted.bincount().max().item() / len(predicted)
         found = survey(self.model.landmarks.detach().cpu(), z_e, predicted, self.model.encoder.n_classes)
         self._landmarks = dataclasses.replace(found, nearest=self._kept[found.nearest])
-
-    def _warn_if_undecided(self, kept: float) -> None:
-        """Short trainings keep everything, from which the model is easily right."""
-        if kept > (1 + self.config.r) / 2:
-            log.warning(
-                "explanations keep a cell with probability %.2f on average, and single out little: fit for more epochs, or on "
-                "more series",
-                kept,
-            )
-
-    def _warn_if_untrusted(self, agreement: float, predicted: Tensor) -> None:
-        """An empty mask still agrees on the commonest class; less than halfway from there to certainty deserves a word."""
-        commonest = predicted.bincount().max().item() / len(predicted)
-        if agreement < (1 + commonest) / 2:
-            log.warning(
-                "seeing only the explanations, the surrogate predicts the model's class for %.0f %% of the training samples "
-                "(the commonest class is %.0f %%): fit longer, or on more series, before trusting p > .5",
-                100 * agreement,
-                100 * commonest,
-            )
+        return _Trust(self.config, run.history[run.epoch]["val_kept"], agreement, commonest)
 
     # --------------------------------------------------------------------------------------------------------- explain
 
@@ -430,6 +413,7 @@ class TimeX:
             "config": dataclasses.asdict(self.config),
             "embedding": self._embedding,
             "resolution": self.resolution,
+            "judged": self.judged,
             "shape": [self.model.encoder.n_steps, self.model.encoder.n_channels],
             "reference_hash": self._reference_hash,
             "channels": self.channels,
@@ -493,6 +477,7 @@ class TimeX:
         n_steps, n_channels = description["shape"]
         self._reference_hash = description["reference_hash"]
         self.resolution = description.get("resolution", 1)
+        self.judged = description.get("judged", "draw")
         self.baseline = Baseline(**{name: v.numpy() for name, v in group("baseline.").items()})
         self.reference = self._copy_of_model(torch.zeros(2, n_steps, n_channels))
         if "probe" in tensors and not _alike(_probe(self.reference, self.baseline), tensors["probe"]):
@@ -555,27 +540,61 @@ def fit_many(
 def _fit(
     explainers: Sequence[TimeX], data: Sequence[tuple[Any, Any, Any]], progress: bool, options: dict[str, Any]
 ) -> list[int]:
-    """Fit them, and return the numbers of those whose training diverged."""
-    diverged: list[int] = []
+    """Fit them, and return the numbers of those whose training diverged.
+
+    Those that failed, as they say themselves, are fitted once more with the model judging every cell at its strength; the
+    better fit is kept.
+    """
+    if len(data) != len(explainers):
+        raise ValueError(f"Expected data for each of {len(explainers)} explainers, got {len(data)}.")
     series = {id(value): _series(value) for row in data for value in (row[0], row[2]) if value is not None}
     shared: _Shared = {}
-    members = [
-        explainer._prepare(series[id(x)], y, None if val is None else series[id(val)], shared)
-        for explainer, (x, y, val) in zip(explainers, data, strict=True)
-    ]
+
+    def trained(numbers: Iterable[int]) -> dict[int, _Trust]:
+        members = {}
+        for i in numbers:
+            x, y, val = data[i]
+            members[i] = explainers[i]._prepare(series[id(x)], y, None if val is None else series[id(val)], shared)
+        return _train(explainers, members, progress, options)
+
+    for explainer in explainers:
+        explainer.judged = "strength" if explainer.config.judged == "strength" else "draw"
+    trust = trained(range(len(explainers)))
+    first = {i: dict(vars(explainers[i])) for i, own in trust.items() if own.worth_another}
+    for i in first:
+        log.info("the explanations fail: fitting again, with the model shown every cell at the strength p instead of a draw")
+        explainers[i].judged = "strength"
+    again = trained(first)
+    for i, state in first.items():
+        if i in again and again[i].rank > trust[i].rank:
+            trust[i] = again[i]
+        else:
+            vars(explainers[i]).update(state)
+    for own in trust.values():
+        own.warn()
+    return [i for i in range(len(explainers)) if i not in trust]
+
+
+def _train(
+    explainers: Sequence[TimeX], members: dict[int, engine.Member], progress: bool, options: dict[str, Any]
+) -> dict[int, _Trust]:
+    """Train some of the explainers, by their numbers, in as few programs as possible; those that diverge are left out."""
+    trust = {}
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for i, explainer in enumerate(explainers):
+    for i in members:
+        explainer = explainers[i]
         assert explainer.model is not None
         foreign = None if explainer.model.encoder.stackable else i  # a foreign module is a program of its own
         encoder = explainer.model.encoder  # sizes, dropout and time encoding are part of the program
         architecture = (encoder.arch, json.dumps(encoder.config, sort_keys=True))
-        program = (structure_of(explainer.config), explainer.resolution, explainer.model.masking)
+        program = (structure_of(explainer.config), explainer.resolution, explainer.judged, explainer.model.masking)
         key = (program, architecture, str(explainer.device), foreign)
         groups.setdefault(key, []).append(i)
     for indices in groups.values():
         first = explainers[indices[0]]
         assert first.model is not None
-        config = first.config
+        assert first.judged is not None
+        config = dataclasses.replace(first.config, judged=first.judged)
         schedule = engine.Schedule(
             epochs=config.epochs,
             batch_size=config.batch_size,
@@ -597,14 +616,67 @@ def _fit(
                 **options,
             )
         for i, run in zip(indices, runs, strict=True):
-            if run.epoch < 0:
-                diverged.append(i)
-            else:
-                explainers[i]._finish(run, members[i])
-    return diverged
+            if run.epoch >= 0:
+                trust[i] = explainers[i]._finish(run, members[i])
+    return trust
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
+
+
+@dataclasses.dataclass(frozen=True)
+class _Trust:
+    """What a fit says of itself.
+
+    Attributes:
+        config: Its settings.
+        kept: Mean p on validation data.
+        agreement: Share of training samples whose class the surrogate predicts from the explanation; None for forecasts.
+        commonest: Share of the commonest class, on which an empty explanation would agree too.
+    """
+
+    config: TimeXConfig
+    kept: float
+    agreement: float | None
+    commonest: float
+
+    @property
+    def undecided(self) -> bool:
+        """Whether nearly everything is kept, as after a short training: the model is then easily right."""
+        return self.kept > (1 + self.config.r) / 2
+
+    @property
+    def untrusted(self) -> bool:
+        """Whether the surrogate is less than halfway from the commonest class to certainty."""
+        return self.agreement is not None and self.agreement < (1 + self.commonest) / 2
+
+    @property
+    def worth_another(self) -> bool:
+        """Whether it failed, and may do better where the model is shown the kept cells in another way."""
+        failed = self.undecided or (self.config.label == "instance" and self.untrusted)  # others teach no agreement
+        return failed and self.config.judged == "auto" and self.config.lam_model > 0 and self.commonest < 1
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """By which the better of two fits is told."""
+        return not self.undecided, self.agreement or 0.0
+
+    def warn(self) -> None:
+        """Say what is in doubt."""
+        if self.undecided:
+            log.warning(
+                "explanations keep a cell with probability %.2f on average, and single out little: fit for more epochs, or on "
+                "more series",
+                self.kept,
+            )
+        if self.untrusted:
+            log.warning(
+                "seeing only the explanations, the surrogate predicts the model's class for %.0f %% of the training samples "
+                "(the commonest class is %.0f %%): fit longer, or on more series, before trusting p > .5",
+                100 * (self.agreement or 0.0),
+                100 * self.commonest,
+            )
+
 
 _Shared = dict[tuple[Any, ...], tuple["_Series", engine.Tensors]]
 """What a model says of some data, by the identity of both; the data is kept too, so that its identity stays its own."""

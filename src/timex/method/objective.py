@@ -79,6 +79,7 @@ class Objective:
     def __init__(self, model: TimeXModel, reference: ReferenceModel, config: TimeXConfig) -> None:
         self.model, self.reference = model, reference
         self.asks_model = config.lam_model > 0
+        self.at_strength = config.judged == "strength"
         self.forecasts = config.forecasts
         self.stackable = model.encoder.stackable
         self.consistency = CONSISTENCY[config.consistency]
@@ -119,14 +120,16 @@ class Objective:
     def _model(self, out: Surrogate, frozen: Tensors, batch: Tensors, hyper: Tensors) -> Tensor:
         """The frozen model's own judgement: the kept cells suffice for its prediction, the hidden ones say nothing of it.
 
-        The kept cells are those of the draw. The hidden ones are shown at the strength 1 - p: were they drawn too, the few
-        cells of a motif that every draw leaves behind would give it away, and p would fall where the series contradicts it.
+        The kept cells are those of the draw, or all at the strength p. The hidden ones are always shown at the strength 1 - p:
+        were they drawn too, the few cells of a motif that every draw leaves behind would give it away, and p would fall where
+        the series contradicts it.
         """
         if not self.asks_model:
             return out.p.new_zeros(())
         weights = {n.removeprefix(FROZEN): v for n, v in frozen.items() if n.startswith(FROZEN)}
         x, times, observed = batch["x"], batch.get("times"), batch.get("observed")
-        views = [self.model.masked(x, observed, mask, out.b) for mask in (out.mask, 1 - out.p)]
+        strengths = (out.p if self.at_strength else out.mask, 1 - out.p)
+        views = [self.model.masked(x, observed, strength, out.b) for strength in strengths]
         both = [None if a is None else torch.cat([a, b]) for a, b in zip(*views, strict=True)]  # one pass for the two
         twice = [None if v is None else torch.cat([v, v]) for v in (times, observed)]
         kept, hidden = functional_call(
@@ -167,7 +170,7 @@ def hyper_of(config: TimeXConfig) -> dict[str, float]:
 def structure_of(config: TimeXConfig) -> tuple[object, ...]:
     """The settings members of one run must share: those that change the program, not only a number in it.
 
-    They must share the resolution too, not as it was set but as it was found.
+    They must share `resolution` and `judged` too, not as they were set but as they were found.
     """
-    own = {*hyper_of(config), "lr", "weight_decay", "seed", "encoder_init", "resolution"}
+    own = {*hyper_of(config), "lr", "weight_decay", "seed", "encoder_init", "resolution", "judged"}
     return (config.lam_model > 0, *(getattr(config, f.name) for f in fields(config) if f.name not in own))
