@@ -146,12 +146,13 @@ def test_smoke_counts_only_where_there_is_nothing_else():
     assert [(r.label, r.stats["auprc"].mean) for r in block.rows] == [("timex", 0.5)]
 
 
-def test_only_explanations_of_the_same_model_are_paired():
-    """IG of an older run explained other models in folds 0 and 1."""
-    ig = [
-        r for k in range(4) for r in made("ig", [0.5, 0.5, 0.4, 0.3], reference=f"m{k}-{'old' if k < 2 else 'new'}")[k : k + 1]
-    ]
-    ours = [r for k in range(4) for r in made("timex", [0.0, 0.0, 0.9, 0.9], reference=f"m{k}-new")[k : k + 1]]
+@pytest.mark.parametrize("fact", ["reference", "weights"])
+def test_only_explanations_of_the_same_model_are_paired(fact):
+    """IG of an older run explained other models in folds 0 and 1: of another recipe, or trained on another machine."""
+    old = [{"reference": f"m{k}", fact: f"m{k}-{'old' if k < 2 else 'new'}"} for k in range(4)]
+    new = [{"reference": f"m{k}", fact: f"m{k}-new"} for k in range(4)]
+    ig = [made("ig", [0.5, 0.5, 0.4, 0.3], **facts)[k] for k, facts in enumerate(old)]
+    ours = [made("timex", [0.0, 0.0, 0.9, 0.9], **facts)[k] for k, facts in enumerate(new)]
     (block,) = blocks(TABLES["univariate"], [*ig, *ours])
     _, d = block.against_best("auprc")
     assert (d.folds, d.mean) == (2, pytest.approx(0.55))

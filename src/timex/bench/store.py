@@ -75,12 +75,21 @@ class Result:
 
     @property
     def reference(self) -> str | None:
-        """The folder of the model that was explained, the same for all that explain the same model; None if unknown."""
+        """The folder of the model that was explained; None if unknown."""
         if "reference" in self.facts or self.facts.get("config") is None:
             return self.facts.get("reference")
         # cells of before the folder was noted: their settings say it
         model = {name: self.cell[name] for name in ("dataset", "arch", "seed", "smoke")}
         return reference_folder({**model, "train": self.facts["config"]["reference"]}, self.cell["fold"])
+
+    @property
+    def model(self) -> str | None:
+        """The model that was explained, equal for all that explain the same one; None if unknown.
+
+        Its folder says how it was trained, not where: on another machine the same recipe ends in other weights.
+        """
+        weights = self.facts.get("weights")
+        return self.reference if weights is None else f"{self.reference}:{weights}"
 
 
 def reference_folder(model: Mapping[str, Any], fold: int) -> str:

@@ -253,7 +253,7 @@ def _blocks(
     models: dict[int, set[str | None]] = {}
     for r in flat:
         if r.error is None:
-            models.setdefault(r.cell["fold"], set()).add(r.reference)
+            models.setdefault(r.cell["fold"], set()).add(r.model)
     mixed = sorted(fold for fold, own in models.items() if len(own) > 1)
     found = []
     for variant, prefix in variants.items():
@@ -277,7 +277,7 @@ def _stats(results: Sequence[Result], metrics: Sequence[str], prefix: str) -> di
         own = {r.cell["fold"]: r for r in results if prefix + metric in r.scores}
         if own:
             folds = {fold: r.scores[prefix + metric] for fold, r in own.items()}
-            stats[metric] = Stat(folds, {fold: r.reference for fold, r in own.items()})
+            stats[metric] = Stat(folds, {fold: r.model for fold, r in own.items()})
     return stats
 
 
