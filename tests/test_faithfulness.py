@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import gaussian_filter1d
 from scipy.stats import spearmanr
 from torch import nn
 
@@ -15,6 +16,7 @@ from timex.data.synthetic import check_part
 from timex.metrics import ground_truth_scores
 from timex.reference import CNN
 from timex.reference.train import preset, train_references
+from timex.types import regular_part
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
@@ -142,6 +144,36 @@ def test_equal_amplitudes_do_not_hide_what_the_model_uses():
     assert reference.check["f1"] > 0.95
     assert ours >= amplitude + 0.2
     assert ours > absolute
+
+
+def ramps_on_a_smooth_background(n, seed):
+    """A rising ramp of 16 steps, a falling one or none in the place of a smooth signal of 120: x, labels and truth."""
+    rng = np.random.default_rng(seed)
+    x = gaussian_filter1d(rng.normal(size=(n, 184)), 8, axis=1)[:, 32:152]
+    x /= x.std()
+    y, cells = np.arange(n) % 3, (np.arange(n)[:, None], rng.integers(5, 99, n)[:, None] + np.arange(16))
+    x[cells] = np.where(y[:, None] == 2, x[cells], np.array([1, -1, 0])[y][:, None] * np.linspace(-2, 2, 16))
+    truth = np.zeros(x.shape, dtype=bool)
+    truth[cells] = (y < 2)[:, None]
+    return x[:, :, None].astype(np.float32), y, truth[:, :, None]
+
+
+def test_smooth_signals_are_explained_at_the_second_try():
+    """Drawn masks make spikes of them, of which the model makes nothing: the first fit fails, and says so."""
+    (x, y, _), (x_val, *_), (x_test, _, truth) = map(ramps_on_a_smooth_background, (1500, 200, 300), range(3))
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = trained_by_hand(UserCNN(), regular_part(x, y), 6)
+    explainer = fitted(model, x, x_val, "pool", epochs=6)
+    explanation = explainer.explain(x_test)
+    ours = auprc(explanation, truth)
+    ig = IntegratedGradients(model).explain(x_test)
+    absolute = auprc(replace(ig, attribution=np.abs(ig.attribution)), truth)
+    agreement = explanation.agreement.mean()
+    print(f"\nramps, {explainer.judged}: TimeX {ours:.3f}, |IG| {absolute:.3f}, agreement {agreement:.3f}")
+    assert explainer.judged == "strength"
+    assert ours > absolute + 0.1
+    assert agreement > 0.8
 
 
 class OneEyed(nn.Module):
