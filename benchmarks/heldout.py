@@ -1,4 +1,4 @@
-"""Data sets that no setting was chosen on: does the default explain a model there? Rows of JSON, one per set and setting.
+"""Data sets that no setting but `judged` was chosen on: does the default explain a model there? Rows of JSON, one per set and setting.
 
 Most of them have what synthetic benchmarks leave out and real signals have: a smooth background, in which a mask drawn cell by
 cell makes spikes that the model has never seen. A small CNN is trained on each, and explained with the kept cells drawn, with
@@ -131,17 +131,16 @@ def main() -> None:
     for name in arguments.sets:
         data = dataset(name)
         model = train_references([data], "cnn", CNN, device=arguments.device, progress=False)[0]
+        f1 = round(model.test["f1"], 4)
         found = {"|IG|": np.abs(IntegratedGradients(model.model).explain(data.test.x).attribution)}
         found["amplitude"] = Amplitude(model.model).explain(data.test.x).attribution
-        rows += [{"data": name, "model_f1": model.test["f1"], "method": m, **scores(a, data.test)} for m, a in found.items()]
+        rows += [{"data": name, "model_f1": f1, "method": m, **scores(a, data.test)} for m, a in found.items()]
         for way in arguments.judged:
             started = time.perf_counter()
             settings = TimeXConfig(epochs=arguments.epochs, judged=way)
             explainer = TimeX(model.model, config=settings, device=arguments.device)
             e = explainer.fit(data.train.x, x_val=data.val.x, progress=False).explain(data.test.x)
-            rows.append(
-                {"data": name, "model_f1": model.test["f1"], "method": f"timex, {way}", **scores(e.attribution, data.test)}
-            )
+            rows.append({"data": name, "model_f1": f1, "method": f"timex, {way}", **scores(e.attribution, data.test)})
             facts = {"agreement": e.agreement.mean(), "kept": e.attribution.mean(), "seconds": time.perf_counter() - started}
             rows[-1] |= {"resolution": explainer.resolution, "judged": explainer.judged}
             rows[-1] |= {key: round(float(value), 4) for key, value in facts.items()}

@@ -1253,8 +1253,9 @@ def test_a_fit_that_fails_is_tried_again_and_the_better_one_kept(monkeypatch, be
 
     monkeypatch.setattr(TimeX, "_finish", said)
     many = [quick(config=replace(CONFIG, judged="auto", seed=seed)) for seed in range(3)]
-    fit_many(many, [(x, None, x)] * 3, progress=False)
-    assert [explainer.judged for explainer in many] == [better, "draw", better]  # one did not fail
+    many.append(quick(config=replace(CONFIG, judged="strength", seed=3)))  # another program from the start
+    fit_many(many, [(x, None, x)] * 4, progress=False)
+    assert [explainer.judged for explainer in many] == [better, "draw", better, "strength"]  # the second did not fail
     for explainer in many:
         alone = quick(config=replace(explainer.config, judged=explainer.judged)).fit(x, x_val=x, progress=False)
         np.testing.assert_allclose(explainer.explain(x).attribution, alone.explain(x).attribution, atol=1e-5)
