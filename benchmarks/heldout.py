@@ -1,4 +1,4 @@
-"""Data sets that no setting but `judged` was chosen on: does the default explain a model there? Rows of JSON, one per set and setting.
+"""Data sets that no setting but `judged` was chosen on: does the default explain a model there? A row of JSON per set and run.
 
 Most of them have what synthetic benchmarks leave out and real signals have: a smooth background, in which a mask drawn cell by
 cell makes spikes that the model has never seen. A small CNN is trained on each, and explained with the kept cells drawn, with
