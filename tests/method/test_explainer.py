@@ -1233,13 +1233,21 @@ def test_fit_says_when_the_surrogate_is_no_better_than_guessing(caplog):
         ({"lam_model": 0.0}, 0.9, 0.6, 0.3, False),  # the model is not asked at all
         ({"label": "none"}, 0.3, 0.1, 0.3, False),  # nobody taught it to agree
         ({"label": "mse"}, 0.3, None, 0.3, False),
-        ({"label": "mse"}, 0.9, None, 0.3, True),
+        ({"label": "mse"}, 0.9, None, 0.3, False),  # nothing tells which of two forecasts' explanations is better
+        ({"lam_lc": 0.0}, 0.9, 0.1, 0.3, False),
         ({}, 0.3, 0.6, 1.0, False),  # one class: there is nothing to explain
     ],
 )
 def test_which_fits_are_tried_again(settings, kept, agreement, commonest, again):
     config = replace(CONFIG, **{"judged": "auto", **settings})
     assert _Trust(config, kept, agreement, commonest).worth_another is again
+
+
+def test_a_fit_that_singles_something_out_is_better_than_one_that_agrees_by_keeping_everything():
+    everything, some, wrong = (
+        _Trust(CONFIG, kept, agreement, 0.3).rank for kept, agreement in [(0.99, 1), (0.3, 0.9), (0.3, 0.5)]
+    )
+    assert everything < wrong < some
 
 
 @pytest.mark.parametrize("better", ["draw", "strength"])
@@ -1277,6 +1285,32 @@ def test_a_second_fit_that_diverges_leaves_the_first(monkeypatch):
     monkeypatch.undo()
     alone = quick().fit(x, x_val=x, progress=False)
     np.testing.assert_allclose(explainer.explain(x).attribution, alone.explain(x).attribution, atol=1e-5)
+
+
+def test_an_error_in_the_second_fit_costs_nobody_the_first(monkeypatch, caplog):
+    x, train = series(40, 12, 2), engine.train
+
+    def once(program, *a, **k):
+        if program.at_strength:
+            raise torch.OutOfMemoryError("no memory left")
+        return train(program, *a, **k)
+
+    monkeypatch.setattr(engine, "train", once)
+    explainer = quick(config=replace(CONFIG, judged="auto")).fit(x, progress=False)
+    assert "the first is kept" in caplog.text
+    assert "no memory left" in caplog.text
+    monkeypatch.undo()
+    alone = quick().fit(x, progress=False)
+    assert explainer.judged == "draw"
+    np.testing.assert_allclose(explainer.explain(x).attribution, alone.explain(x).attribution, atol=1e-5)
+
+
+def test_what_is_said_before_a_fit_is_said_once(caplog):
+    caplog.set_level("INFO")
+    quick(config=replace(CONFIG, judged="auto", resolution=2)).fit(series(40, 12, 2), progress=False)
+    assert "fitting again" in caplog.text
+    for line in ("are set apart", "are resolved to 2 steps"):
+        assert caplog.text.count(line) == 1
 
 
 def test_a_fit_starts_from_draws_whatever_the_last_one_ended_with(tmp_path):

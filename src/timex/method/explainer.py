@@ -154,21 +154,28 @@ class TimeX:
         val = None if x_val is None else _Series(*check_series(x_val, times_val, observed_val))
         return fit_many([self], [(data, y, val)], progress=progress)[0]
 
-    def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None, shared: _Shared) -> engine.Member:
-        """Everything before the first step: split, wrap the model, run it over the data, start the weights.
+    def _begin(
+        self, data: _Series, y: NDArray[np.int64] | None, val: _Series | None
+    ) -> tuple[_Series, NDArray[np.int64] | None, _Series]:
+        """What is done once, however often the fit is tried: check the labels, split, find the resolution."""
+        y = None if y is None else check_labels(y, len(data))
+        data, val, self._kept = self._split(data, val)
+        self.resolution = self.config.resolution or resolution_of(data.x, data.times, data.observed)
+        if self.resolution > 1:
+            log.info("explanations are resolved to %d steps; resolution=1 asks for every step", self.resolution)
+        return data, None if y is None else y[self._kept], val
+
+    def _prepare(self, data: _Series, y: NDArray[np.int64] | None, val: _Series, shared: _Shared) -> engine.Member:
+        """Everything before the first step: wrap the model, run it over the data, start the weights.
 
         What another explainer of the same model made of the same data is taken from `shared`, as one copy for all of them.
         """
-        y = None if y is None else check_labels(y, len(data))
-        data, val, self._kept = self._split(data, val)
+        assert self.resolution is not None
         self._reference_hash = weights_hash(self._module)  # now: the user may train the model on after the fit
         self.reference = self._copy_of_model(_tensor(data.x[:2], "cpu"))
         _check_shape(data.x.shape, self.reference)
         self._check_names(self.reference)
         self.baseline = baseline_of(data.x, data.observed)
-        self.resolution = self.config.resolution or resolution_of(data.x, data.times, data.observed)
-        if self.resolution > 1:
-            log.info("explanations are resolved to %d steps; resolution=1 asks for every step", self.resolution)
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(self.config.seed)  # not torch.manual_seed, which reseeds GPUs too
             self.model = TimeXModel(self.reference, self.config, self.resolution)
@@ -182,7 +189,7 @@ class TimeX:
                 f"The model predicts class {int(predicted[0])} for all {len(predicted)} training samples: there is no "
                 "difference between predictions to explain."
             )
-        strata = predicted if y is None else torch.as_tensor(y[self._kept])
+        strata = predicted if y is None else torch.as_tensor(y)
         generator = torch.Generator().manual_seed(self.config.seed)
         with torch.no_grad():
             self.model.landmarks.copy_(stratified_start(train["z"], strata, self.config.n_landmarks, generator))
@@ -550,21 +557,25 @@ def _fit(
     series = {id(value): _series(value) for row in data for value in (row[0], row[2]) if value is not None}
     shared: _Shared = {}
 
+    begun = []
+    for explainer, (x, y, val) in zip(explainers, data, strict=True):
+        begun.append(explainer._begin(series[id(x)], y, None if val is None else series[id(val)]))
+        explainer.judged = "strength" if explainer.config.judged == "strength" else "draw"
+
     def trained(numbers: Iterable[int]) -> dict[int, _Trust]:
-        members = {}
-        for i in numbers:
-            x, y, val = data[i]
-            members[i] = explainers[i]._prepare(series[id(x)], y, None if val is None else series[id(val)], shared)
+        members = {i: explainers[i]._prepare(*begun[i], shared) for i in numbers}
         return _train(explainers, members, progress, options)
 
-    for explainer in explainers:
-        explainer.judged = "strength" if explainer.config.judged == "strength" else "draw"
     trust = trained(range(len(explainers)))
     first = {i: dict(vars(explainers[i])) for i, own in trust.items() if own.worth_another}
     for i in first:
         log.info("the explanations fail: fitting again, with the model shown every cell at the strength p instead of a draw")
         explainers[i].judged = "strength"
-    again = trained(first)
+    try:
+        again = trained(first)
+    except Exception:
+        log.warning("the second fit ended with an error: the first is kept", exc_info=True)
+        again = {}
     for i, state in first.items():
         if i in again and again[i].rank > trust[i].rank:
             trust[i] = again[i]
@@ -653,8 +664,10 @@ class _Trust:
     @property
     def worth_another(self) -> bool:
         """Whether it failed, and may do better where the model is shown the kept cells in another way."""
-        failed = self.undecided or (self.config.label == "instance" and self.untrusted)  # others teach no agreement
-        return failed and self.config.judged == "auto" and self.config.lam_model > 0 and self.commonest < 1
+        c = self.config
+        taught = c.label == "instance" and c.lam_lc > 0  # agreement, by which the better of two is told
+        asked = c.judged == "auto" and c.lam_model > 0
+        return (self.undecided or self.untrusted) and taught and asked and self.commonest < 1
 
     @property
     def rank(self) -> tuple[bool, float]:
