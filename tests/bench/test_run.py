@@ -234,7 +234,8 @@ def test_timex_is_fitted_once_for_every_table(tmp_path, caplog):
     assert {"auprc", "aup", "aur", "iou", "auprc_trapezoid", "aup_rank", "aur_rank", "agreement"} == set(truth.scores)
     assert {"device", "torch", "python", "timex", "fit_seconds", "explain_seconds", "train_seconds"} <= set(truth.facts)
     assert (tmp_path / truth.facts["reference"] / "reference.json").is_file()
-    assert len(truth.facts["code"]) == 10
+    assert len(truth.facts["code"]) == len(truth.facts["weights"]) == 10
+    assert truth.facts["judged"] == "draw"  # how this fit was done, where its settings may say "auto"
     assert kept["runtime"].scores["fit_seconds"].value == truth.facts["fit_seconds"] > 0
     drawn = [p.name for p in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
     panels = [f"{name}-freqshapes-transformer-smoke.png" for name in ("explanations", "architectures-figure")]

@@ -156,9 +156,22 @@ def test_only_explanations_of_the_same_model_are_paired(fact):
     (block,) = blocks(TABLES["univariate"], [*ig, *ours])
     _, d = block.against_best("auprc")
     assert (d.folds, d.mean) == (2, pytest.approx(0.55))
-    assert "fold 0, 1: not all rows explain the same model; differences are taken between those that do" in sheet(block).notes
+    assert (
+        "fold 0, 1: not all rows are known to explain the same model; differences are taken between those that do"
+        in sheet(block).notes
+    )
     (block,) = blocks(TABLES["univariate"], ours)
     assert block.mixed == []
+
+
+def test_a_model_whose_weights_nobody_noted_is_taken_for_another():
+    """The folder alone says how a model was trained, not on which machine."""
+    results = [*made("ig", [0.5, 0.4], reference="m"), *made("timex", [0.9, 0.9], reference="m", weights="1")]
+    (block,) = blocks(TABLES["univariate"], results)
+    assert block.against_best("auprc") is None
+    assert block.mixed == [0, 1]
+    (block,) = blocks(TABLES["univariate"], [*made("ig", [0.5, 0.4], reference="m"), *made("timex", [0.9, 0.9], reference="m")])
+    assert block.against_best("auprc") is not None
 
 
 def test_best_says_among_which_methods():

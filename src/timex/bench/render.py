@@ -131,7 +131,9 @@ def _notes(block: Block) -> list[str]:
         notes.append(f"the model of fold {', '.join(map(str, block.weak))} stayed more than .02 under the paper's F1")
     if block.mixed:
         folds = ", ".join(map(str, block.mixed))
-        notes.append(f"fold {folds}: not all rows explain the same model; differences are taken between those that do")
+        notes.append(
+            f"fold {folds}: not all rows are known to explain the same model; differences are taken between those that do"
+        )
     errors: dict[str, list[str]] = {}
     for row in block.rows:
         for fold, error in row.errors.items():

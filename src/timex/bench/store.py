@@ -86,7 +86,8 @@ class Result:
     def model(self) -> str | None:
         """The model that was explained, equal for all that explain the same one; None if unknown.
 
-        Its folder says how it was trained, not where: on another machine the same recipe ends in other weights.
+        Its folder says how it was trained, not where: on another machine the same recipe ends in other weights. Cells of before
+        weights were noted are taken to explain the same model as each other, and no other cell's.
         """
         weights = self.facts.get("weights")
         return self.reference if weights is None else f"{self.reference}:{weights}"

@@ -26,7 +26,6 @@ from timex.data import load_dataset
 from timex.data.prepare import digest_of
 from timex.method.explainer import TimeX, fit_many
 from timex.reference import load_reference, save_reference
-from timex.reference.base import weights_hash
 from timex.reference.forecaster import Forecaster, train_forecaster
 from timex.reference.train import train_references
 from timex.registry import EXPLAINERS, find
@@ -131,7 +130,6 @@ def _fit(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
 def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
     """Score one explainer on one fold in every way asked for; a failing measure leaves the others alone."""
     fitted = _fitted(task.cells[0], root, device)
-    weights = weights_hash(fitted.reference)[:10]
     subjects: dict[Any, Subject] = {}
     results = []
     for cell in task.cells:
@@ -156,7 +154,8 @@ def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result
             "explained": len(subject.part),
             "reference_f1": fitted.facts["scores"]["test"].get("f1"),
             "reference_passed": fitted.facts["passed"],
-            "weights": weights,
+            "weights": fitted.facts["hash"][:10],
+            "judged": getattr(fitted.explainer, "judged", None),
         }
         scores = {"scores": measured.scores, "detail": measured.detail}
         results.append(_result(cell, device, **scores, facts=seconds))
