@@ -334,9 +334,9 @@ def test_help_reads_like_a_page():
 @pytest.mark.parametrize("settings", [{}, {"NO_COLOR": "1", "FORCE_COLOR": "1"}])
 def test_no_colour_where_none_is_wanted(settings):
     """Neither through a pipe, nor where NO_COLOR is set, even if a terminal is claimed."""
-    code = "from timex.cli import main; main()"
+    command = [sys.executable, "-m", "timex", "--help"]
     environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")} | settings
-    done = subprocess.run([sys.executable, "-c", code, "--help"], capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert "New here?" in done.stdout
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", done.stdout)
     assert ("\x1b" in done.stdout) == bool(settings)  # bold is no colour

@@ -26,7 +26,7 @@ ALLOWED = {
     "method": {"types", "engine", "masking", "reference", "progress"},
     "baselines": {"types", "engine", "masking", "progress", "reference"},
 }
-UPPER = {"", "registry", "bench", "cli", "__main__"}  # those at the top of the pile: they may import anything but cli
+UPPER = {"", "registry", "bench", "cli", "__main__"}  # at the top of the pile: they may import anything, cli only __main__
 HEAVY = ("pandas", "matplotlib", "sklearn", "captum", "typer", "pyarrow", "rich", "scipy", "plotly", "jinja2")
 
 
@@ -100,7 +100,7 @@ def test_imports_point_up_the_list(path):
     own = group(module)
     assert own in ALLOWED or own in UPPER, f"{module} has no place in DESIGN.md's list: give it one in ALLOWED"
     for imported, lazily in imports_of(path):
-        assert group(imported) != "cli", f"{module} imports cli, which nobody may"
+        assert group(imported) != "cli" or own == "__main__", f"{module} imports cli, which only the command itself may"
         if own in UPPER:
             continue
         if own == "types" and imported == "report.plots":
