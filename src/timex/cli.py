@@ -519,7 +519,7 @@ def bench_list(folds: Annotated[int, typer.Option(help="Folds to count the work 
         fits = {c.explainer_folder for c in cells if c.explainer_folder}
         counts = (len({c.reference_folder for c in cells}), len(fits), len(cells))
         shown.add_row(name, table.title, table.needs or "-", *map(str, counts))
-    _wide().print(shown)
+    console.print(shown)
     console.print("Models and explainers are kept in the run directory and shared by all tables.")
 
 
@@ -551,16 +551,12 @@ def bench_show(
         if isinstance(shown, str):
             print(shown)
         else:
-            _wide().print(shown)
+            console.print(shown)
     for path in show.files(folder, tables or (), datasets=_words(datasets), figures=figures, export=export, page=page):
         console.print(f"Written to {path}")
 
 
 # ------------------------------------------------------------------------------------------------------------- helpers
-
-
-def _wide() -> Console:
-    return Console(width=max(console.width, 132))  # a wrapped table is harder to read than a wide one
 
 
 def _words(text: str) -> list[str]:

@@ -1,12 +1,14 @@
 """Means, errors, differences and claims, by hand."""
 
 import math
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from timex.bench.figures import occlusion_curves
-from timex.bench.render import display_name, latex, markdown, sheet, sheets
+from timex.bench.render import POOLED, Sheet, Terminal, Text, display_name, latex, markdown, sheet, sheets
 from timex.bench.store import Result, Score
 from timex.bench.summary import Stat, blocks, difference, verdict
 from timex.bench.tables import TABLES, Claim
@@ -183,6 +185,35 @@ def test_best_says_among_which_methods():
     assert sheet(block).notes == ["not measured: WinIT"]
     (block,) = blocks(TABLES["univariate"], made("timex", [0.9], arm="paper"), methods=["timex"])
     assert block.missing == []
+
+
+def printed(words, width):
+    """A sheet as the terminal shows it, and the header of every table in it."""
+    rows = [[Text(w) for w in row] for row in words[1:]]
+    console = Console(width=width, file=StringIO(), color_system=None)
+    console.print(Terminal(Sheet("block", words[0], rows, ["a note"])))
+    lines = console.file.getvalue().splitlines()
+    return lines, [line.split() for line in lines if line.startswith("  method")]
+
+
+def test_the_terminal_cuts_no_number():
+    """What does not fit beside goes below, a score and the paper's together, the methods before each."""
+    words = [
+        ["method", "AUPRC", "paper", "AUP", "paper", "folds"],
+        ["TimeX", ".123 ± .456 (.789)", ".832", ".654 ± .321 (.789)", ".722", "5"],
+    ]
+    everything, *_ = rest = printed(words, 200)[1]
+    assert everything == words[0]
+    assert len(rest) == 1
+    for width in range(33, 60):
+        lines, headers = printed(words, width)
+        assert headers[0][:3] == words[0][:3]
+        assert [name for header in headers for name in header[1:]] == words[0][1:]
+        shown = " ".join(lines)
+        assert "…" not in shown
+        assert all(POOLED.sub("", word) in shown for word in words[1])
+        assert lines[-1] == "  a note"
+        assert all(len(line.rstrip()) <= width for line in lines)
 
 
 def test_lowvar_is_shown_with_and_without_class_0():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
@@ -14,7 +14,7 @@ from timex.bench.summary import Block, Difference, Row, Stat, blocks, verdict
 from timex.bench.tables import TABLES, Table
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, ConsoleOptions, RenderableType
 
 Format = Literal["terminal", "markdown", "latex"]
 Mark = Literal["", "best", "second"]
@@ -45,6 +45,8 @@ COLUMNS = {
     "f1": "F1",
 }
 POOLED = re.compile(r" \([.\d]+\)")
+BETWEEN = 3
+"""Characters between two columns in the terminal."""
 LEGEND = (
     "Mean ± standard error over folds (in brackets: over the pooled samples, as the paper has it). **Best** and _second best_ "
     "explainer; controls see no model and do not compete."
@@ -240,20 +242,39 @@ def _tex(text: str) -> str:
     return text
 
 
-def terminal(s: Sheet) -> Group:
-    """A sheet for the terminal, where the pooled errors would not fit."""
-    from rich.box import SIMPLE
-    from rich.console import Group
-    from rich.table import Table as RichTable
-    from rich.text import Text as RichText
+@dataclass(frozen=True)
+class Terminal:
+    """A sheet for the terminal, where the pooled errors would not fit; columns that do not fit either go on below."""
 
-    styles = {"": "", "best": "bold green", "second": "underline"}
-    table = RichTable(title=s.title, title_justify="left", box=SIMPLE)
-    for name in s.header:
-        table.add_column(name, no_wrap=True)
-    for row in s.rows:
-        table.add_row(*(RichText(POOLED.sub("", t.words), style=styles[t.mark]) for t in row))
-    return Group(table, *(RichText(f"  {note}") for note in s.notes))
+    sheet: Sheet
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.box import SIMPLE
+        from rich.table import Table as RichTable
+        from rich.text import Text as RichText
+
+        styles = {"": "", "best": "bold green", "second": "underline"}
+        for part in self.parts(options.max_width):
+            table = RichTable(title=self.sheet.title, title_justify="left", box=SIMPLE)
+            for k in part:
+                table.add_column(self.sheet.header[k], no_wrap=True)
+            for row in self.sheet.rows:
+                table.add_row(*(RichText(POOLED.sub("", row[k].words), style=styles[row[k].mark]) for k in part))
+            yield table
+        yield from (RichText(f"  {note}") for note in self.sheet.notes)
+
+    def parts(self, width: int) -> list[list[int]]:
+        """The columns of the tables it takes, each begun by the methods; a score and the paper's stay together."""
+        cells = [[name, *(POOLED.sub("", row[k].words) for row in self.sheet.rows)] for k, name in enumerate(self.sheet.header)]
+        widths = [max(map(len, column)) + BETWEEN for column in cells]
+        parts = [[0]]
+        for k in range(1, len(cells)):
+            together = widths[k : k + 1 + (self.sheet.header[k + 1 : k + 2] == ["paper"])]
+            taken = sum(widths[j] for j in parts[-1])
+            if self.sheet.header[k] != "paper" and taken + sum(together) >= width and len(parts[-1]) > 1:
+                parts.append([0])
+            parts[-1].append(k)
+        return parts
 
 
 def sheets(

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from timex.bench.render import LEGEND, Sheet, latex, markdown, sheets, terminal
+from timex.bench.render import LEGEND, Sheet, Terminal, latex, markdown, sheets
 from timex.bench.store import Store
 from timex.bench.summary import blocks
 from timex.bench.tables import TABLES
 from timex.registry import find
 from timex.types import atomic_path
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 INTRODUCTION = """\
 Written by `timex bench show`. Every table has our numbers beside the paper's, over as many folds as it says.
@@ -27,10 +24,10 @@ finds large values; it does not show that the *model* is explained. On LowVar th
 says next to nothing, and a good score is evidence. ECG windows are cut around their R peak, so the place alone gives the
 deciding cells away: read the centre control, which sees neither model nor data. No table shows that an explanation is
 faithful to a model whose reasons nobody knows; the occlusion table comes nearest to that."""
-FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": terminal, "markdown": markdown, "latex": latex}
+FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": Terminal, "markdown": markdown, "latex": latex}
 
 
-def tables(folder: Path, names: Sequence[str] = (), *, style: str = "terminal", **options: Any) -> Iterator[str | Group]:
+def tables(folder: Path, names: Sequence[str] = (), *, style: str = "terminal", **options: Any) -> Iterator[str | Terminal]:
     """The tables that have anything to show, in one of the `FORMATS`.
 
     Args:
