@@ -360,7 +360,8 @@ def test_threads_option():
 
 
 @pytest.mark.slow
-def test_demo(tmp_path):
+def test_demo(tmp_path, monkeypatch):
+    monkeypatch.setitem(LOADERS, "freqshapes", freqshapes)  # the whole of it, also where tests with `tiny` ran before
     output = invoke("demo", "--out", tmp_path)
     assert "reference model: F1" in output
     scores = json.loads((tmp_path / "scores.json").read_text())

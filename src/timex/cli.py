@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
+from rich.box import SIMPLE
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 
 from timex.engine import Diverged
 from timex.method.config import TimeXConfig
@@ -513,14 +514,15 @@ def bench_list(folds: Annotated[int, typer.Option(help="Folds to count the work 
     from timex.bench import TABLES, Settings
     from timex.bench.grid import cells_of
 
-    shown = Table("table", "what", "needs", "models", "TimeX fits", "cells", title=f"{folds} folds")
+    columns = (Column("table", no_wrap=True), Column("what", overflow="fold"), "needs", "models", "fits", "cells")
+    shown = Table(*columns, title=f"{folds} folds", box=SIMPLE, pad_edge=False)
     for name, table in TABLES.items():
         cells = cells_of([table], Settings(folds=folds))
         fits = {c.explainer_folder for c in cells if c.explainer_folder}
         counts = (len({c.reference_folder for c in cells}), len(fits), len(cells))
         shown.add_row(name, table.title, table.needs or "-", *map(str, counts))
     console.print(shown)
-    console.print("Models and explainers are kept in the run directory and shared by all tables.")
+    console.print("Fits are of TimeX. Models and fits are kept in the run directory and shared by all tables.")
 
 
 @bench_app.command("show")

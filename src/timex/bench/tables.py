@@ -147,15 +147,14 @@ def _by_arch(e: Experiment, metric: str) -> tuple[str, str, str]:
     return f"{e.arch}/{e.dataset}", e.method, metric
 
 
-def _ablation(name: str, full: str, arms: tuple[str, ...], claims: tuple[Claim, ...]) -> Table:
+def _ablation(name: str, title: str, full: str, arms: tuple[str, ...], claims: tuple[Claim, ...]) -> Table:
     def where(e: Experiment, metric: str) -> tuple[str, str, str]:
         row = e.arm or full if e.method == "timex" else e.method
         return f"ablation/{name}", f"{e.dataset}/{row}", metric
 
     methods = ("timex", *(f"timex:{arm}" for arm in arms), *CONTROLS)
-    return _ground_truth(
-        f"Ablation: {name}", ("freqshapes", "seqcomb_mv", "ecg"), where, methods=methods, claims=claims, needs=ECG
-    )
+    datasets = ("freqshapes", "seqcomb_mv", "ecg")
+    return _ground_truth(f"Ablation: {title}", datasets, where, methods=methods, claims=claims, needs=ECG)
 
 
 def _better(text: str, arm: str) -> Claim:
@@ -167,10 +166,19 @@ TABLES: dict[str, Table] = {
     "univariate": _ground_truth("Univariate synthetic data", ("freqshapes", "seqcomb_uv"), _r1),
     "multivariate": _ground_truth("Multivariate synthetic data", ("seqcomb_mv", "lowvar"), _r1),
     "ecg": _ground_truth("ECG", ("ecg", "ecg_by_patient"), _r1, methods=(*METHODS, CENTRE), needs=ECG),
-    "ablation-ste": _ablation("ste", "ste", ("no_ste",), (_better("the straight-through estimator helps", "no_ste"),)),
-    "ablation-simclr": _ablation("simclr", "mbc", ("simclr",), (_better("MBC beats SimCLR", "simclr"),)),
+    "ablation-ste": _ablation(
+        "ste",
+        "without the straight-through estimator",
+        "ste",
+        ("no_ste",),
+        (_better("the straight-through estimator helps", "no_ste"),),
+    ),
+    "ablation-simclr": _ablation(
+        "simclr", "SimCLR in the place of MBC", "mbc", ("simclr",), (_better("MBC beats SimCLR", "simclr"),)
+    ),
     "ablation-losses": _ablation(
         "losses",
+        "MBC or label consistency alone",
         "full",
         ("mbc_only", "lc_only"),
         (_better("MBC + LC beats MBC alone", "mbc_only"), _better("MBC + LC beats LC alone", "lc_only")),
