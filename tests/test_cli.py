@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from timex import Explanation, TimeX, TimeXConfig, load_reference
 from timex.baselines import IntegratedGradients
-from timex.cli import app, main
+from timex.cli import _print_summaries, app, main
 from timex.data import LOADERS
 from timex.data.files import Series, write_series
 from timex.data.synthetic import Recipe, freqshapes
@@ -127,6 +127,18 @@ def test_explain_says_what_matters(explainer_folder):
     assert "Nothing was written: --out FILE does that." in printed
 
 
+def test_an_empty_mask_is_not_passed_off_as_an_explanation(capsys):
+    attribution = np.full((2, 6, 1), 0.1, dtype="float32")
+    attribution[0, 2], attribution[1, 4] = 0.4, 0.9
+    answer = {"prediction": np.zeros(2, dtype=int), "probability": np.array([[1.0, 0.0]] * 2, dtype="float32")}
+    e = Explanation(x=np.zeros((2, 6, 1), dtype="float32"), attribution=attribution, mask=attribution > 0.5, **answer)
+    _print_summaries(e, ())
+    first, second = capsys.readouterr().out.split("t = 3")
+    assert "nothing kept (p > .5), strongest:" in first
+    assert "t = 5" in second
+    assert "nothing kept" not in second
+
+
 def test_explain_for_programs(explainer_folder, tmp_path):
     arguments = ["explain", "--explainer", explainer_folder, "--data", "freqshapes", "--out", tmp_path / "e.npz", "--json"]
     result = run.invoke(app, [str(a) for a in arguments], catch_exceptions=False)
@@ -138,6 +150,7 @@ def test_explain_for_programs(explainer_folder, tmp_path):
         assert (sample["sample"], sample["class"]) == (i, e.classes[e.prediction[i]])
         assert sample["confidence"] == pytest.approx(e.probability[i].max())
         assert sample["agreement"] == e.agreement[i]
+        assert sample["kept"] == pytest.approx(e.mask[i].mean())
         assert [Span(**span) for span in sample["spans"]] == important_spans(e, i)
 
 

@@ -672,6 +672,8 @@ def _summary(explanation: Explanation, ids: tuple[str, ...], i: int) -> dict[str
             "divergence": float(explanation.divergence[i]),
             "landmark": int(explanation.landmark[i]),
         }
+    if explanation.mask is not None:
+        facts["kept"] = float(explanation.mask[i].mean())
     return facts | {"spans": [span._asdict() for span in important_spans(explanation, i)]}
 
 
@@ -684,6 +686,8 @@ def _print_summaries(explanation: Explanation, ids: tuple[str, ...], n: int = 5)
         facts = _summary(explanation, ids, i)
         surrogate = ["agrees" if facts["agreement"] else "[yellow]disagrees[/]"] if trusted else []
         spans = "\n".join(str(Span(**span)) for span in facts["spans"]) or "none: all cells alike"
+        if facts.get("kept") == 0:
+            spans = f"nothing kept (p > .5), strongest:\n{spans}"
         table.add_row(
             escape(str(facts["sample"])), escape(str(facts["class"])), f"{facts['confidence']:.2f}", *surrogate, escape(spans)
         )
