@@ -1,6 +1,7 @@
 """Means, errors, differences and claims, by hand."""
 
 import math
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -174,6 +175,15 @@ def test_a_model_whose_weights_nobody_noted_is_taken_for_another():
     assert block.mixed == [0, 1]
     (block,) = blocks(TABLES["univariate"], [*made("ig", [0.5, 0.4], reference="m"), *made("timex", [0.9, 0.9], reference="m")])
     assert block.against_best("auprc") is not None
+
+
+def test_seconds_of_different_devices_are_told_apart():
+    ours, other = made("timex", [0.9, 0.9], explain_seconds=1.0), made("ig", [0.5, 0.5], explain_seconds=9.0)
+    (block,) = blocks(TABLES["univariate"], [*ours, *other])
+    assert not any("seconds" in note for note in sheet(block).notes)
+    other = [replace(r, facts={**r.facts, "device": "NVIDIA H200"}) for r in other]
+    (block,) = blocks(TABLES["univariate"], [*ours, *other, *made("random", [0.2, 0.2])])  # of which no seconds are known
+    assert "seconds that cannot be compared: IG on NVIDIA H200; TimeX on cpu" in sheet(block).notes
 
 
 def test_best_says_among_which_methods():

@@ -136,6 +136,13 @@ def _notes(block: Block) -> list[str]:
         notes.append(
             f"fold {folds}: not all rows are known to explain the same model; differences are taken between those that do"
         )
+    timed: dict[str, list[str]] = {}
+    for row in block.rows:
+        if not math.isnan(row.explain_seconds):
+            timed.setdefault(row.device, []).append(row.label)
+    if len(timed) > 1:
+        where = "; ".join(f"{_listed(labels)} on {device}" for device, labels in timed.items())
+        notes.append(f"seconds that cannot be compared: {where}")
     errors: dict[str, list[str]] = {}
     for row in block.rows:
         for fold, error in row.errors.items():

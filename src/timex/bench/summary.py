@@ -111,6 +111,7 @@ class Row:
         fit_seconds: Mean seconds to fit.
         explain_seconds: Mean seconds to explain the samples of a fold.
         errors: Why folds failed, by fold.
+        device: Where it was measured.
     """
 
     label: str
@@ -119,6 +120,7 @@ class Row:
     fit_seconds: float = math.nan
     explain_seconds: float = math.nan
     errors: Mapping[int, str] = field(default_factory=dict)
+    device: str = ""
 
     @property
     def control(self) -> bool:
@@ -291,7 +293,9 @@ def _rows(table: Table, label: str, results: Sequence[Result], metrics: Sequence
     paper = {m: v for m in metrics if (v := table.paper(experiment, m)) is not None}
     errors = {r.cell["fold"]: r.error for r in results if r.error is not None}
     if not any("/" in m for m in metrics):
-        return [Row(label, stats, paper, _mean(results, "fit_seconds"), _mean(results, "explain_seconds"), errors)]
+        seconds = (_mean(results, "fit_seconds"), _mean(results, "explain_seconds"))
+        device = " and ".join(sorted({r.facts["device"] for r in results if r.error is None}))
+        return [Row(label, stats, paper, *seconds, errors, device)]
     rows = []
     for name in dict.fromkeys(m.split("/")[0] for m in metrics):
         own = [m for m in metrics if m.startswith(f"{name}/")]
