@@ -322,10 +322,8 @@ def test_names():
 def test_tables_with_nothing_measured_are_left_out():
     results = [*made("timex", [0.9]), *made("random", [0.2]), *made("timex", [0.5], arm="simclr")]
     titles = [table.title for table, _ in sheets(TABLES, results)]
-    assert titles == [
-        "Univariate synthetic data",
-        "Ablation: SimCLR in the place of MBC",
-    ]  # no arm of the other ablations was measured
+    # no arm of the other ablations was measured
+    assert titles == ["Univariate synthetic data", "Ablation: SimCLR in the place of MBC"]
     assert sheets(["ablation-ste"], results, methods=["timex"])
 
 
