@@ -1,41 +1,57 @@
 # Two commands matter: `make demo` and `make test`. Each installs what it needs into .venv, once.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
+CORE := .venv/.core
+DEV := .venv/.dev
+MODELS := .venv/.models
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Two workers; tests/conftest.py gives each of them one thread. worksteal keeps neighbouring tests and their fixtures together.
+PYTEST := $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
 
 .PHONY: demo test test-slow check format lint types docs clean
 
-demo: $(STAMP)
+demo: $(CORE)
 	$(BIN)/timex demo --out demo
 
 test: lint types
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(PYTEST) -m "not slow" --cov --cov-report=term
 
-test-slow: $(STAMP)
-	$(BIN)/python -m pytest -q -m slow
+test-slow: $(MODELS)
+	$(PYTEST) -m slow
 
 check: format test
 
-format: $(STAMP)
+format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lint: $(STAMP)
+lint: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 
-types: $(STAMP)
+types: $(DEV)
 	$(BIN)/mypy
 
-docs: $(STAMP)
+docs: $(DEV)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-$(STAMP): pyproject.toml constraints.txt
+# What a user needs: the package and its dependencies. torch comes first: its version decides what else is downloaded.
+$(CORE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "timex needs Python 3.11 or newer, this is " + sys.version'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,docs]'
-	touch $(STAMP)
+	$(PIP) torch
+	$(PIP) --editable .
+	touch $@
+
+# What a contributor needs on top: linters, test runners, Ray and the documentation's tools.
+$(DEV): $(CORE)
+	$(PIP) --editable '.[dev,docs]'
+	touch $@
+
+# The packages whose models the slow tests explain. torch stays as it is.
+$(MODELS): $(DEV)
+	$(PIP) --editable '.[models]'
+	touch $@
 
 clean:
-	rm -rf .venv demo site .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv demo site .coverage .pytest_cache .mypy_cache .ruff_cache

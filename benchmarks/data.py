@@ -5,20 +5,18 @@ python benchmarks/data.py [--repeats 3] [--out data.json]
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+from common import parser, write
 
 from timex.data.synthetic import SIZES, SYNTHETIC, narma
-from timex.types import atomic_path
 
 
 def best_seconds(work: Callable[[], object], repeats: int) -> float:
-    """The shortest of `repeats` runs: what the work takes when nothing else wants the machine."""
+    """The shortest of `repeats` runs: the one with the least other load on the machine."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -39,27 +37,24 @@ def narma_loop(rng: np.random.Generator, n: int, n_steps: int) -> np.ndarray:
     return x[:, 2:]
 
 
-def measure(repeats: int) -> dict[str, object]:
-    n, n_steps = sum(SIZES), 200
-    fast = best_seconds(lambda: narma(np.random.default_rng(0), n, n_steps, 1), repeats)
-    slow = best_seconds(lambda: narma_loop(np.random.default_rng(0), n, n_steps), 1)
+def measure(repeats: int, n: int, names: Sequence[str]) -> dict[str, Any]:
+    fast = best_seconds(lambda: narma(np.random.default_rng(0), n, 200, 1), repeats)
+    slow = best_seconds(lambda: narma_loop(np.random.default_rng(0), n, 200), 1)
     return {
         "samples": n,
-        "seconds": {name: round(best_seconds(recipe, repeats), 4) for name, recipe in SYNTHETIC.items()},
+        "seconds": {name: round(best_seconds(SYNTHETIC[name], repeats), 4) for name in names},
         "narma": {"seconds": round(fast, 4), "loop_seconds": round(slow, 4), "speedup": round(slow / fast, 1)},
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repeats", type=int, default=3, help="runs of which the fastest counts")
-    parser.add_argument("--out", type=Path, help="also write the JSON to this file")
-    args = parser.parse_args()
-    text = json.dumps(measure(args.repeats), indent=2)
-    print(text)
-    if args.out:
-        with atomic_path(args.out) as beside:
-            beside.write_text(text + "\n")
+def main(argv: Sequence[str] | None = None) -> None:
+    options = parser(__doc__)
+    options.add_argument("--repeats", type=int, default=3, help="runs of which the fastest counts")
+    arguments = options.parse_args(argv)
+    if arguments.smoke:
+        write(measure(1, 20, ["freqshapes"]), arguments)
+    else:
+        write(measure(arguments.repeats, sum(SIZES), list(SYNTHETIC)), arguments)
 
 
 if __name__ == "__main__":

@@ -3,14 +3,17 @@
 python benchmarks/metrics.py --out metrics.json
 """
 
-import argparse
-import json
+from __future__ import annotations
+
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from common import parser, write
 
 from timex.metrics import ground_truth_scores
 
@@ -22,40 +25,35 @@ LOOP_SAMPLES = 200
 ROUNDS = 5
 
 
-def seconds(function, *arrays):
+def seconds(function: Callable[..., Any], *arrays: np.ndarray) -> float:
     start = time.perf_counter()
     function(*arrays)
     return time.perf_counter() - start
 
 
-def measure():
+def measure(shape: tuple[int, int, int], loop_samples: int, rounds: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    whole = rng.random(SHAPE, dtype=np.float32), rng.random(SHAPE) < 0.1
-    part = tuple(array[:LOOP_SAMPLES] for array in whole)
-    fast, slow = ground_truth_scores(*part), scores_by_loop(*part)  # also the warm-up
-    # In turns, so that whatever else the machine does falls on both.
-    rounds = [(seconds(ground_truth_scores, *whole), seconds(scores_by_loop, *part)) for _ in range(ROUNDS)]
-    ours, loop = (float(value) for value in np.median(rounds, axis=0))
-    loop *= SHAPE[0] / LOOP_SAMPLES
+    whole = rng.random(shape, dtype=np.float32), rng.random(shape) < 0.1
+    some = whole[0][:loop_samples], whole[1][:loop_samples]
+    fast, slow = ground_truth_scores(*some), scores_by_loop(*some)  # also the warm-up
+    # In turns, so that other load on the machine falls on both.
+    times = [(seconds(ground_truth_scores, *whole), seconds(scores_by_loop, *some)) for _ in range(rounds)]
+    ours, loop = (float(value) for value in np.median(times, axis=0))
+    loop *= shape[0] / loop_samples
     return {
-        "shape": SHAPE,
-        "torch_threads": torch.get_num_threads(),
+        "shape": shape,
         "ours_s": ours,
         "loop_s": loop,
         "ratio": loop / ours,
-        "note": f"medians of {ROUNDS}; the loop timed on {LOOP_SAMPLES} samples and scaled to {SHAPE[0]}",
+        "note": f"medians of {rounds}; the loop timed on {loop_samples} samples and scaled to {shape[0]}",
         "largest_difference": max(float(np.abs(fast[name] - slow[name]).max()) for name in slow),
     }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, help="also write the JSON here")
-    out = parser.parse_args().out
-    text = json.dumps(measure(), indent=2)
-    print(text)
-    if out:
-        out.write_text(text + "\n")
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = parser(__doc__).parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    write(measure((20, 30, 2), 5, 1) if arguments.smoke else measure(SHAPE, LOOP_SAMPLES, ROUNDS), arguments)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,35 @@
 """A plain training loop of TimeX, one fold, eager: the denominator of the engine's speed.
 
-The same modules and the same equations as the engine trains (`method/objective.py`), written the way one would without it: a
-shuffled index, the frozen model asked anew at every step, torch's own random numbers and AdamW, a Python float of the loss.
+The same modules and equations as the engine trains (`timex.method.evidence` and `objective`), written as one would without the
+engine: a shuffled index, the frozen model and its gradients computed again at every step, torch's own random numbers and AdamW,
+a Python float of the loss.
 
-    python benchmarks/naive.py --data freqshapes --epochs 1 --device cuda
+    python benchmarks/naive.py --data freqshapes --device cuda
 """
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
+from common import data_of, parser, untrained, wait, write
 from torch import Tensor, nn
 
-from timex import TimeX, TimeXConfig, load_dataset
-from timex.engine import Program
-from timex.method.config import PAPER
-from timex.method.explainer import _series
-from timex.method.objective import Objective
-from timex.reference.base import ReferenceModel, initialised
-from timex.reference.train import Classification, batch_tensors, preset
+from timex import TimeX, TimeXConfig
+from timex.engine import Noise, Program, Tensors
+from timex.method.explain import generator_inputs
+from timex.method.fit import objective_of
+from timex.method.task import prepare
+from timex.records import Dataset
+from timex.reference.train import Classification
+
+BATCH = 64
+WARM_UP = 3
+"""Steps before the clock starts."""
 
 
-class TorchNoise:
+class TorchNoise(Noise):
     """The engine's `Noise`, drawn by torch."""
 
     def __init__(self, device: torch.device) -> None:
@@ -34,44 +39,37 @@ class TorchNoise:
         """Uniform on [0, 1)."""
         return torch.rand(shape, device=self.device)
 
-    def keep(self, shape: tuple[int, ...], rate: float) -> Tensor:
+    def keep(self, shape: Sequence[int], rate: float) -> Tensor:
         """False with probability `rate`."""
-        return torch.rand(shape, device=self.device) >= rate
+        return torch.rand(tuple(shape), device=self.device) >= rate
 
 
-def untrained(name: str, seed: int = 0) -> ReferenceModel:
-    """The paper's reference for a data set with fresh weights: a step costs the same as with trained ones."""
-    data = load_dataset(name)
-    shape = {"n_channels": data.train.x.shape[2], "n_classes": len(data.classes), "n_steps": data.train.x.shape[1]}
-    return initialised("transformer", {**shape, **preset(name, "transformer").model}, seed).eval().requires_grad_(False)
+def timex_step(data: Dataset, config: TimeXConfig, device: torch.device, steps: int | None = None) -> float:
+    """Milliseconds of a TimeX step; by our objective, of the generator."""
+    task = prepare(TimeX(untrained(data), config=config, device=device), data.train, data.val)
+    program, reference = objective_of(task), task.reference.to(device)
+    frozen, val = (on(device, part) for part in (task.member.frozen, task.member.val))
+    hyper = {k: torch.tensor(v, device=device) for k, v in task.member.hyper.items()}
 
+    trained = task.model.generator if config.objective == "evidence" else task.model
 
-def timex_step(name: str, config: TimeXConfig, device: torch.device, steps: int | None = None) -> float:
-    """Milliseconds of a TimeX step."""
-    data = load_dataset(name)
-    explainer = TimeX(untrained(name), config=config, device=device)
-    member = explainer._prepare(_series(data.train.x), None, _series(data.val.x), {})
-    model, reference = explainer.model.to(device), explainer.reference.to(device)
-    frozen, val = ({k: v.to(device) for k, v in part.items()} for part in (member.frozen, member.val))
-    hyper = {k: torch.tensor(v, device=device) for k, v in member.hyper.items()}
-
-    def batch_of(index: Tensor) -> dict[str, Tensor]:
-        batch = {k: member.train[k][index].to(device) for k in ("x", "blank")}
+    def batch_of(index: Tensor) -> Tensors:
+        batch = {k: task.member.train[k][index].to(device) for k in ("x", "blank")}
         with torch.no_grad():
             out = reference.output(batch["x"])
-        return {**batch, "z": out.z, "logits": out.logits}
+            inputs = generator_inputs(task, batch["x"], None, None) if config.objective == "evidence" else {}
+        return {**batch, "z": out.z, "logits": out.logits, **inputs}
 
-    return time_loop(model, Objective(model, reference, config), batch_of, frozen, val, hyper, len(data.train), steps, device)
+    return time_loop(trained, program, batch_of, frozen, val, hyper, len(data.train), steps, device)
 
 
-def reference_step(name: str, device: torch.device, steps: int | None = None) -> float:
+def reference_step(data: Dataset, device: torch.device, steps: int | None = None) -> float:
     """Milliseconds of a step of the reference model."""
-    data = load_dataset(name)
-    model = untrained(name).to(device).requires_grad_(True)
-    train, val = batch_tensors(data.train), {k: v.to(device) for k, v in batch_tensors(data.val).items()}
+    model = untrained(data).to(device).requires_grad_(True)
+    train, val = data.train.tensors(device), data.val.tensors(device)
 
-    def batch_of(index: Tensor) -> dict[str, Tensor]:
-        return {k: v[index].to(device) for k, v in train.items()}
+    def batch_of(index: Tensor) -> Tensors:
+        return {k: v[index] for k, v in train.items()}
 
     return time_loop(model, Classification(model), batch_of, {}, val, {}, len(data.train), steps, device)
 
@@ -79,19 +77,20 @@ def reference_step(name: str, device: torch.device, steps: int | None = None) ->
 def time_loop(
     model: nn.Module,
     program: Program,
-    batch_of: Callable[[Tensor], dict[str, Tensor]],
-    frozen: dict[str, Tensor],
-    val: dict[str, Tensor],
-    hyper: dict[str, Tensor],
+    batch_of: Callable[[Tensor], Tensors],
+    frozen: Tensors,
+    val: Tensors,
+    hyper: Tensors,
     n: int,
     steps: int | None,
     device: torch.device,
 ) -> float:
-    """Milliseconds of a step at batch 64, averaged over `steps` (by default an epoch), with its share of the validation."""
-    params, noise = dict(model.named_parameters()), TorchNoise(device)
+    """Milliseconds of a step, averaged over `steps` (by default an epoch), with its share of the validation."""
+    params: Tensors = {**dict(model.named_parameters())}
+    noise = TorchNoise(device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-3)
-    batches = torch.randperm(n).split(64)
-    for done in (batches[:3], batches[:steps]):  # the first few warm up
+    batches = torch.randperm(n, device=device).split(BATCH)
+    for done in (batches[:WARM_UP], batches[:steps]):
         wait(device)
         started = time.perf_counter()
         for index in done:
@@ -109,23 +108,25 @@ def time_loop(
     return 1e3 * ((stepped - started) / len(done) + (validated - stepped) / len(batches))
 
 
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def on(device: torch.device, tensors: Tensors) -> Tensors:
+    """The tensors on a device."""
+    return {name: value.to(device) for name, value in tensors.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", nargs="+", default=["freqshapes", "seqcomb_mv"])
-    parser.add_argument("--steps", type=int, help="steps timed; by default an epoch")
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+def main(argv: Sequence[str] | None = None) -> None:
+    options = parser(__doc__)
+    options.add_argument("--data", nargs="+", default=["freqshapes", "seqcomb_mv"])
+    options.add_argument("--steps", type=int, help="steps timed; by default an epoch")
+    arguments = options.parse_args(argv)
+    torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
+    rows = []
     for name in arguments.data:
-        print(name, "reference", f"{reference_step(name, device, arguments.steps):.2f} ms a step")
-        for kind, config in {"default": TimeXConfig(), "paper": PAPER[name]}.items():
-            print(name, "timex", kind, f"{timex_step(name, config, device, arguments.steps):.2f} ms a step", flush=True)
+        data = data_of(name, smoke=arguments.smoke)
+        rows.append({"data": name, "what": "reference", "ms_per_step": reference_step(data, device, arguments.steps)})
+        for what, config in {"timex": TimeXConfig(), "timex, paper's objective": TimeXConfig.paper(name)}.items():
+            rows.append({"data": name, "what": what, "ms_per_step": timex_step(data, config, device, arguments.steps)})
+    write({"rows": rows}, arguments)
 
 
 if __name__ == "__main__":

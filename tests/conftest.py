@@ -1,15 +1,11 @@
 """Shared by all tests."""
 
-import pytest
-import torch
+import os
+
+# Set before torch is imported. The tests are small, and torch's threads wait for each other on a busy machine.
+for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[variable] = "1"
+os.environ["COLUMNS"] = "160"  # the width of printed tables; pytest-xdist sets 80
 
 collect_ignore = ["bench/plugin_for_tests.py"]  # importing it adds to the registry, which the search for doctests would do
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """One thread: the tests are small, and torch's threads wait for each other on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+collect_ignore_glob = ["*conftest.py"]  # the search for doctests would import several modules of this one name

@@ -1,20 +1,21 @@
 """The documentation, executed: python blocks and commands run, links and images resolve, the site builds without a warning.
 
-The blocks of a page share one namespace and run in a temporary folder. `GIVEN` has the data that the examples of some pages
-take for granted. Long examples run small (`SMALLER`) here, and as written in the slow tests. The `timex` commands of a page run
-one after another in a folder that holds the files and the model they name (`given_files`), on few samples and for one epoch.
+The blocks of a page share one namespace and run in a temporary folder. `GIVEN` defines what the examples of some pages assume.
+Long examples run small (`SMALLER`) here, and as written in the slow tests. The `timex` commands of a page run one after another
+in a folder that holds the files and the model that they name (`given_files`), on few samples and for one epoch.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import re
 import shlex
 import subprocess
 import sys
 import warnings
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -25,25 +26,32 @@ import torch
 import typer
 from typer.testing import CliRunner
 
-from timex import TimeXConfig
+from timex import Dataset, Series
 from timex.cli import app
-from timex.data.files import Series, write_series
 from timex.data.synthetic import freqshapes
-from timex.registry import DATASETS, EXPLAINERS
-from timex.types import Dataset, regular_part
+from timex.io.files import write_series
+from timex.registry import DATASETS, EXPLAINERS, METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+SITE = sorted(DOCS.rglob("*.md"))
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *SITE]
+DECISIONS = sorted((DOCS / "decisions").glob("[0-9]*.md"))
+LONGEST_LINE = 120
 COMMAND = typer.main.get_command(app)
 
 GIVEN = {
     "files.md": """
 import numpy as np
-from timex.data.files import Series, write_series
+from timex import Explanation, Series
+from timex.io.files import write_series
 rng = np.random.default_rng(0)
 x, y = rng.normal(size=(6, 5, 2)).astype("float32"), np.arange(6) % 2
+series = Series(x, y=y, channels=("hr", "spo2"), classes=("sick", "well"))
 for name in ("windows.parquet", "train.csv", "test.csv"):
-    write_series(name, Series.of(x, y=y, channels=("hr", "spo2"), classes=("sick", "well")))
+    write_series(name, series)
+explained = {"prediction": y, "probability": np.eye(2, dtype=np.float32)[y], "mask": x > 0}
+explanation = Explanation(series=series, attribution=rng.random(x.shape, dtype=np.float32), **explained)
 """,
     "ecg.md": """
 import json
@@ -62,7 +70,7 @@ np.savez(
 test = load_dataset("ecg").test
 p = rng.random(test.x.shape, dtype=np.float32)
 explained = {"prediction": test.y, "probability": np.eye(2, dtype=np.float32)[test.y], "mask": p > .5}
-Explanation(test.x, p, **explained).save("ecg-explanations.npz")
+Explanation(series=test, attribution=p, **explained).save("ecg-explanations.npz")
 """,
     "metrics.md": """
 import numpy as np, torch
@@ -73,24 +81,33 @@ x, model = rng.normal(size=(6, 5, 2)).astype("float32"), torch.nn.Sequential(tor
 truth, observed, fold = rng.random((6, 5, 2)) > .5, np.ones((6, 5, 2), dtype=bool), np.arange(6) % 2
 y, probability = np.arange(6) % 3, rng.dirichlet(np.ones(3), size=6)
 """,
-    "report.md": """
+    "trust.md": """
 import numpy as np
-from timex import TimeX, TimeXConfig
-from timex.baselines import IntegratedGradients
+from timex import Series, TimeX, TimeXConfig
 from timex.reference import CNN
 rng = np.random.default_rng(0)
-x, y, truth = rng.normal(size=(60, 16, 2)), np.arange(60) % 3, rng.random((60, 16, 2)) > .8
+train, held_out = (Series(rng.normal(size=(n, 16, 2))) for n in (60, 40))
+model = CNN(n_channels=2, n_classes=3, n_steps=16, width=4)
+explainer = TimeX(model, config=TimeXConfig(epochs=1, n_landmarks=5)).fit(train, progress=False)
+""",
+    "report.md": """
+import numpy as np
+from timex import Series, TimeX, TimeXConfig
+from timex.explainers import IntegratedGradients
+from timex.reference import CNN
+rng = np.random.default_rng(0)
+x = Series(rng.normal(size=(60, 16, 2)), y=np.arange(60) % 3, truth=rng.random((60, 16, 2)) > .8)
 model = CNN(n_channels=2, n_classes=3, n_steps=16, width=4)
 explainer = TimeX(model, config=TimeXConfig(epochs=1, n_landmarks=5)).fit(x, progress=False)
 e, ig = explainer.explain(x), IntegratedGradients(model).explain(x)
 """,
 }
-"""What the examples of a page take as given."""
+"""What the examples of a page assume."""
 
-QUICK = [("epochs=4", "epochs=1"), ("epochs=10", "epochs=1"), (".x[:2000]", ".x[:200]")]
+QUICK = [("epochs=4", "epochs=1"), ("epochs=10", "epochs=1")]
 SMALLER: dict[str, list[tuple[str, str]]] = {
-    "README.md": QUICK,
-    "quickstart.md": QUICK,
+    "README.md": [*QUICK, (".x[:2000]", ".x[:200]")],
+    "quickstart.md": [*QUICK, ("slice(2000)", "slice(200)")],
     "data.md": [("in range(3)", "in range(1)"), ("in range(25)", "in range(1)"), ("width = [], 64", "width = [], 8")],
 }
 """What to replace in pages whose examples take longer than a few seconds."""
@@ -127,10 +144,14 @@ def run_page(page: Path, replacements: list[tuple[str, str]]) -> None:
     exec(GIVEN.get(page.name, ""), namespace)
     code = [(b, b.code) for b in blocks(page, "python") if "no-run" not in b.words]
     for old, new in replacements:
-        assert any(old in text for _, text in code), f"{page.name} has no {old!r} to replace by {new!r}: mend SMALLER"
+        assert any(old in text for _, text in code), f"{page.name} has no {old!r} to replace by {new!r}: correct SMALLER"
         code = [(b, text.replace(old, new)) for b, text in code]
     for block, text in code:
         exec(compile("\n" * (block.line - 1) + text, str(page), "exec"), namespace)
+
+
+def path_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 def with_python(pages: list[Path]) -> list[Path]:
@@ -144,8 +165,11 @@ def quiet(tmp_path, monkeypatch):
     monkeypatch.setenv("TIMEX_DATA", str(tmp_path))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    registries = (mock.patch.dict(registry) for registry in (EXPLAINERS, DATASETS))  # pages add to them
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), next(registries), next(registries):
+    with contextlib.ExitStack() as stack:
+        for registry in (DATASETS, EXPLAINERS, METRICS):  # pages add to them
+            stack.enter_context(mock.patch.dict(registry))
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", message=r"The model predicts class \d+ for all")
         torch.manual_seed(0)
         yield
@@ -209,9 +233,8 @@ def beats():
     truth[:, 170:190] = True
     y = np.arange(36) % 2
     x = rng.normal(scale=0.2, size=truth.shape) + truth * (2 * y - 1)[:, None, None]
-    whole = regular_part(x, y, truth)
-    parts = (whole.take(np.arange(start, start + 12)) for start in (0, 12, 24))
-    return Dataset("ecg", *parts, ("MLII",), ("normal", "abnormal"))
+    whole = Series(x, y=y, truth=truth, channels=("MLII",), classes=("normal", "abnormal"))
+    return Dataset("ecg", *(whole.take(slice(start, start + 12)) for start in (0, 12, 24)))
 
 
 EXTRA = {
@@ -248,15 +271,16 @@ def given_files():
     Path("mypackage").mkdir()
     Path("mypackage/models.py").write_text(MODEL)
     data = freqshapes(0, 0, sizes=(40, 16, 24))
-    parts = {"train.npz": data.train, "val.npz": data.val, "windows.npz": data.test, "windows.parquet": data.test}
+    named = replace(data.test, ids=tuple(f"window {i}" for i in range(24)))
+    parts = {"train.npz": data.train, "val.npz": data.val, "windows.npz": named, "windows.parquet": named}
     for name, part in parts.items():
-        write_series(name, Series.of_part(part, data.channels, data.classes))
+        write_series(name, part)
 
 
 @pytest.mark.parametrize("page", sorted({place.split(":")[0] for place, _ in command_lines()}))
 def test_commands_run(page, quiet, monkeypatch):
     monkeypatch.setitem(DATASETS, "freqshapes", lambda seed, fold: freqshapes(seed, fold, sizes=(64, 24, 24)))
-    monkeypatch.setitem(DATASETS, "ecg", lambda seed, fold: beats())  # nobody has downloaded it here
+    monkeypatch.setitem(DATASETS, "ecg", lambda seed, fold: beats())  # the download is not part of the tests
     monkeypatch.setattr("sys.path", [*sys.path])  # where --model puts the folder
     given_files()
     for place, words in command_lines():
@@ -283,8 +307,8 @@ def test_other_commands_name_what_exists():
                 assert (ROOT / script[1]).is_file(), f"{page.name}: {script[1]}"
 
 
-def test_every_subcommand_is_in_the_readme():
-    shown = {" ".join(resolve(words)[0]) for place, words in command_lines() if place.startswith("README")}
+def test_every_subcommand_is_shown_on_some_page():
+    shown = {" ".join(resolve(words)[0]) for _, words in command_lines()}
     known = set()
     for name, command in COMMAND.commands.items():
         known |= {f"{name} {n}" for n in command.commands} if hasattr(command, "commands") else {name}
@@ -300,7 +324,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+@pytest.mark.parametrize("page", PAGES, ids=path_of)
 def test_links_and_images_resolve(page):
     broken = []
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
@@ -313,14 +337,19 @@ def test_links_and_images_resolve(page):
     assert broken == []
 
 
-def test_every_page_is_in_the_index():
-    index = ROOT / "docs" / "index.md"
-    assert {p.name for p in index.parent.glob("*.md")} - {"index.md"} <= set(re.findall(r"\]\(([^)\s]+)\)", index.read_text()))
+def linked(index: Path) -> set[Path]:
+    """The pages that an index links to."""
+    return {(index.parent / target).resolve() for target in re.findall(r"\]\(([^)\s#]+\.md)\)", index.read_text())}
+
+
+def test_every_page_is_in_an_index():
+    indices = {DOCS / "index.md", DOCS / "decisions" / "index.md"}
+    assert set(SITE) - set.union(*(linked(index) for index in indices)) == {DOCS / "index.md"}
 
 
 def test_every_page_is_on_the_site():
-    nav = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    assert nav == {p.name for p in (ROOT / "docs").glob("*.md")}
+    nav = set(re.findall(r"(\S+\.md)$", (ROOT / "mkdocs.yml").read_text().split("\nnav:")[1], re.MULTILINE))
+    assert nav == {str(page.relative_to(DOCS)) for page in SITE} - {f"decisions/{page.name}" for page in DECISIONS}
 
 
 @pytest.mark.slow
@@ -331,7 +360,7 @@ def test_the_site_builds_without_a_warning(tmp_path):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=quiet, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     reference = (tmp_path / "api.html").read_text()
-    for name in ("timex.TimeX.explain", "timex.types.Explanation.plot", "timex.report.page.write_report"):
+    for name in ("timex.TimeX.explain", "timex.Explanation.plot", "timex.report.page.write_report"):
         assert f'id="{name}"' in reference
     assert "&gt;&gt;&gt; " in reference  # doctests are shown as code
 
@@ -340,8 +369,84 @@ def test_pictures_are_small():
     assert {p.name for p in (ROOT / "docs" / "images").iterdir() if p.stat().st_size > 300_000} == set()
 
 
-def test_config_table_is_the_config():
-    section = prose(ROOT / "docs" / "method.md").split("## Settings")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", section, re.MULTILINE)
-    listed = {name: ast.literal_eval(value.strip().strip("`")) for name, value in rows}
-    assert listed == {f.name: f.default for f in fields(TimeXConfig)}
+# ------------------------------------------------------------------------------------------------- pages and the code
+
+
+def test_settings_tables_are_the_settings():
+    namespace: dict[str, Any] = {"__name__": "settings", "__file__": str(DOCS / "site" / "settings.py")}
+    exec((DOCS / "site" / "settings.py").read_text(), namespace)
+    page = (DOCS / "method.md").read_text()
+    assert namespace["updated"](page) == page, "run python docs/site/settings.py"
+    assert "| `loss.lam_con` | `2.0` | float >= 0; scalar | " in page
+
+
+def test_every_explainer_is_in_the_table():
+    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", (DOCS / "baselines.md").read_text(), re.MULTILINE)
+    assert dict(rows) == {name: cls.__name__ for name, cls in EXPLAINERS.items() if name != "timex"}
+
+
+def defined(file: Path) -> set[str]:
+    """Functions and classes of a Python or JavaScript file."""
+    if file.suffix == ".js":
+        return set(re.findall(r"^(?:async )?function (\w+)", file.read_text(), re.MULTILINE))
+    nodes = ast.walk(ast.parse(file.read_text()))
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+
+
+def test_every_hop_of_the_walk_exists():
+    hops = re.findall(r"^\| \d+ \|.*\| `([\w/.]+)` \| `(\w+)` \|$", (DOCS / "architecture.md").read_text(), re.MULTILINE)
+    assert len(hops) > 30
+    package = ROOT / "src" / "timex"
+    assert [(file, name) for file, name in hops if name not in defined(package / file)] == []
+
+
+def test_every_room_is_described():
+    rooms = set(re.findall(r"^\| `([\w.]+)/?` \|", (DOCS / "architecture.md").read_text(), re.MULTILINE))
+    folders = {path.name for path in (ROOT / "src" / "timex").iterdir() if path.is_dir() and any(path.glob("*.py"))}
+    assert folders <= rooms
+
+
+def message_templates() -> list[str]:
+    """Every text in the package, with "..." in the place of values."""
+    found = []
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.JoinedStr):
+                found.append("".join(v.value if isinstance(v, ast.Constant) else "..." for v in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.append(node.value)
+    return found
+
+
+def test_explained_error_messages_exist():
+    section = (DOCS / "your-own-model.md").read_text().split("## What errors mean")[1].split("\n## ")[0]
+    messages = re.findall(r"^\| (.*?) \|", section, re.MULTILINE)[1:]
+    templates = message_templates()
+    assert len(messages) >= 10
+    assert [m for m in messages if not any(m in template for template in templates)] == []
+
+
+# ------------------------------------------------------------------------------------------------------ form of the pages
+
+
+def long_lines(page: Path) -> list[str]:
+    """Lines of more than 120 characters outside tables, images and output; the target of a link does not count."""
+    code = [line for b in blocks(page, "python", "bash", "console") for line in b.code.splitlines()]
+    text = [re.sub(r"\]\([^)]*\)", "]", line) for line in prose(page).splitlines() if not line.startswith(("|", "!["))]
+    return [line for line in text + code if len(line) > LONGEST_LINE]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=path_of)
+def test_lines_are_short(page):
+    if page.name == "results.md" and page.parent == DOCS:
+        pytest.skip("written by timex bench show")
+    assert long_lines(page) == []
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=lambda p: p.name)
+def test_decisions_have_one_form(page):
+    text = page.read_text()
+    number, title = re.match(r"# (\d{3})\. (.+)\n\nDecided 2\d{3}-\d\d-\d\d", text).groups()  # type: ignore[union-attr]
+    assert page.name.startswith(f"{number}-")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Context", "Choice", "Evidence", "Consequence"]
+    assert f"- [{number}]({page.name}) {title}\n" in (DOCS / "decisions" / "index.md").read_text()

@@ -5,11 +5,71 @@
 (5000, 50, 1)
 """
 
-from timex.data import load_dataset
-from timex.method.config import TimeXConfig
-from timex.method.explainer import TimeX, fit_many
-from timex.reference import load_reference
-from timex.types import Dataset, Explanation, Part
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
-__all__ = ["Dataset", "Explanation", "Part", "TimeX", "TimeXConfig", "fit_many", "load_dataset", "load_reference"]
+if TYPE_CHECKING:
+    from timex.data import load_dataset
+    from timex.method.config import TimeXConfig
+    from timex.method.explainer import TimeX
+    from timex.method.fit import fit_many
+    from timex.records import Dataset, Explanation, Series
+    from timex.reference import load_reference
+    from timex.reference.adapt import adapt
+    from timex.trust.check import check
+    from timex.trust.compare import compare
+
+    __version__: str
+
+__all__ = [
+    "Dataset",
+    "Explanation",
+    "Series",
+    "TimeX",
+    "TimeXConfig",
+    "adapt",
+    "check",
+    "compare",
+    "fit_many",
+    "load_dataset",
+    "load_reference",
+]
+
+_MODULES = {
+    "Dataset": "timex.records",
+    "Explanation": "timex.records",
+    "Series": "timex.records",
+    "TimeX": "timex.method.explainer",
+    "TimeXConfig": "timex.method.config",
+    "adapt": "timex.reference.adapt",
+    "check": "timex.trust.check",
+    "compare": "timex.trust.compare",
+    "fit_many": "timex.method.fit",
+    "load_dataset": "timex.data",
+    "load_reference": "timex.reference",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name on its first use: `timex --help` then needs no torch, which takes seconds to import."""
+    if name == "__version__":
+        value: Any = _version()
+    elif name in _MODULES:
+        value = getattr(import_module(_MODULES[name]), name)
+    else:
+        raise AttributeError(f"module 'timex' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("timex-explain")
+    except PackageNotFoundError:  # run from the source tree without being installed
+        return "0+unknown"

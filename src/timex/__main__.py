@@ -1,4 +1,4 @@
-"""`python -m timex`: the command `timex`, for where the environment's scripts are not on the path."""
+"""`python -m timex` runs the command `timex`, also if the environment's scripts are not on the path."""
 
 from timex.cli import main
 

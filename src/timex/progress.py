@@ -1,12 +1,13 @@
-"""Progress bars on standard error, for people: where that is no terminal, nothing is drawn."""
+"""Progress bars on standard error. Nothing is drawn if standard error is no terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from timex.engine import Progress
+if TYPE_CHECKING:
+    from timex.engine import Progress
 
 
 @contextmanager
@@ -15,8 +16,8 @@ def training_bar(label: str, show: bool = True) -> Iterator[Callable[[Progress],
     with _bar(label, show) as update:
 
         def report(progress: Progress) -> None:
-            who = "" if progress.members == 1 else f"{progress.active}/{progress.members} members, "
-            state = f"{who}epoch {progress.epoch}/{progress.epochs}, best {progress.best:.4f}"
+            members = "" if progress.members == 1 else f"{progress.active}/{progress.members} members, "
+            state = f"{members}epoch {progress.epoch}/{progress.epochs}, best {progress.best:.4f}"
             update(total=progress.epochs, completed=progress.epoch, state=state)
 
         yield report
@@ -24,7 +25,7 @@ def training_bar(label: str, show: bool = True) -> Iterator[Callable[[Progress],
 
 @contextmanager
 def counting_bar(label: str, total: int | None = None, show: bool = True) -> Iterator[Callable[[int], None]]:
-    """A callback that takes how many of `total` are done; without a total the bar only shows that work goes on."""
+    """A callback that takes how many of `total` are done. Without a total the bar only shows that work goes on."""
     with _bar(label, show) as update:
         update(total=total)
         yield lambda done: update(completed=done, state=f"{done:,}" if total is None else f"{done:,}/{total:,}")
@@ -32,7 +33,7 @@ def counting_bar(label: str, total: int | None = None, show: bool = True) -> Ite
 
 @contextmanager
 def _bar(label: str, show: bool) -> Iterator[Callable[..., None]]:
-    """A function that updates a bar with elapsed and remaining time; one that does nothing where nobody would see it."""
+    """A function that updates a bar with elapsed and remaining time, or does nothing if there is no terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

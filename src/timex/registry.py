@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from timex.baselines import (
+import numpy as np
+from numpy.typing import NDArray
+
+from timex.data import LOADERS as DATASETS
+from timex.explainers import (
     Amplitude,
     Centre,
     CoRTX,
     DeepLift,
     Dynamask,
+    Gradients,
     GradientShap,
     GradientXInput,
     IntegratedGradients,
@@ -21,13 +26,14 @@ from timex.baselines import (
     ShapleySampling,
     WinIT,
 )
-from timex.data import LOADERS as DATASETS
 from timex.method.explainer import TimeX
-from timex.metrics import classification_scores, ground_truth_scores, occlusion_curve
+from timex.metrics import Probe, faithfulness_scores, truth_scores
+from timex.records import Explanation
 from timex.reference import REFERENCES
 
 EXPLAINERS: dict[str, type[Any]] = {
     "timex": TimeX,
+    "gradients": Gradients,
     "ig": IntegratedGradients,
     "dynamask": Dynamask,
     "winit": WinIT,
@@ -43,11 +49,14 @@ EXPLAINERS: dict[str, type[Any]] = {
     "amplitude": Amplitude,
     "centre": Centre,
 }
-METRICS: dict[str, Callable[..., Any]] = {
-    "ground_truth": ground_truth_scores,
-    "classification": classification_scores,
-    "occlusion": occlusion_curve,
+Metric = Callable[[Explanation, Probe | None], Mapping[str, NDArray[np.float64]]]
+METRICS: dict[str, Metric] = {
+    "ground_truth": truth_scores,
+    "faithfulness": faithfulness_scores,
 }
+"""Functions from an explanation, and a probe of the explained model if there is one, to scores by name, (N,) each.
+
+They return no scores where the explanation lacks what they need, such as a truth or the model."""
 
 T = TypeVar("T")
 
@@ -58,11 +67,16 @@ def find(registry: Mapping[str, T], name: str, kind: str) -> T:
     >>> find(EXPLAINERS, "lime", "explainer")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: Unknown explainer 'lime'; known: timex, ig, dynamask, winit, ...
+    ValueError: Unknown explainer 'lime'; known: timex, gradients, ig, dynamask, ...
     """
     if name not in registry:
         raise ValueError(f"Unknown {kind} {name!r}; known: {', '.join(registry)}.")
     return registry[name]
 
 
-__all__ = ["DATASETS", "EXPLAINERS", "METRICS", "REFERENCES", "find"]
+def score(explanation: Explanation, probe: Probe | None = None) -> dict[str, NDArray[np.float64]]:
+    """The scores of every sample by every registered metric, (N,) each; those that need the model take it from `probe`."""
+    return {name: values for metric in METRICS.values() for name, values in metric(explanation, probe).items()}
+
+
+__all__ = ["DATASETS", "EXPLAINERS", "METRICS", "REFERENCES", "find", "score"]

@@ -3,12 +3,11 @@
 import os
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 
 from timex.data import load_dataset
+from timex.explainers.base import Explainer
 from timex.registry import DATASETS, EXPLAINERS
-from timex.types import Explanation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,32 +18,25 @@ class SlopeConfig:
     seed: int = 0
 
 
-class Slope:
-    """|x_t - x_(t-1)|; leaves a line in a file for every call, so that a test can count them."""
+class Slope(Explainer):
+    """|x_t - x_(t-1)|; writes a line into a file for every call, so that a test can count them."""
 
     name = "slope"
     config_class = SlopeConfig
 
-    def __init__(self, model, config=None, device=None):
-        self.model, self.config = model, config or SlopeConfig()
-
-    def fit(self, x, y=None, x_val=None, times=None, observed=None):
-        return self
-
-    def explain(self, x, target=None, times=None, observed=None):
+    def _explain(self, batch):
         if "SLOPE_CALLS" in os.environ:
             with open(os.environ["SLOPE_CALLS"], "a") as file:
                 file.write(f"called with {self.config}\n")
-        with torch.no_grad():
-            probability = self.model(torch.as_tensor(x)).softmax(-1).numpy()
-        attribution = np.abs(np.diff(x, axis=1, prepend=x[:, :1]))
-        return Explanation(x=x, attribution=attribution, prediction=probability.argmax(1), probability=probability)
+        return {"attribution": torch.diff(batch.x, dim=1, prepend=batch.x[:, :1]).abs()}
 
 
 class Broken(Slope):
     """Fails."""
 
-    def explain(self, x, target=None, times=None, observed=None):
+    name = "broken"
+
+    def _explain(self, batch):
         raise ZeroDivisionError("broken on purpose")
 
 

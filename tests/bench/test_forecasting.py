@@ -1,4 +1,4 @@
-"""What is looked at in explanations of a forecaster, on a model whose reasons are known."""
+"""Scores of explanations of a forecaster, on a model whose reasons are known."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from timex.bench import forecasting
-from timex.types import Baseline, Explanation
+from timex.records import Baseline
 
 T, H = 40, 2
 
@@ -18,15 +18,12 @@ class LastFour(nn.Module):
         return x[:, -4:, 0].mean(dim=1, keepdim=True).expand(-1, H)
 
 
-def explained(attribution):
-    x = np.random.default_rng(0).normal(size=(6, T, 1)).astype(np.float32)
-    nothing = np.zeros((6, H), dtype=np.float32)
-    return Explanation(x=x, attribution=attribution, prediction=nothing[:, 0].astype(int), probability=nothing)
+X = np.random.default_rng(0).normal(size=(6, T, 1)).astype(np.float32)
 
 
 def examine(attribution):
     baseline = Baseline(np.zeros((T, 1), np.float32), np.ones((T, 1), np.float32))
-    return forecasting.examine(explained(attribution.astype(np.float32)), LastFour(), baseline, "cpu", seed=0)
+    return forecasting.examine(X, attribution.astype(np.float32), LastFour(), baseline, "cpu", seed=0)
 
 
 def test_the_cells_a_forecast_rests_on_keep_it():
@@ -38,15 +35,14 @@ def test_the_cells_a_forecast_rests_on_keep_it():
     assert scores["late_share"].value == 1.0
     assert scores["late_share"].n == 6
     assert shown.shape == (2,)
-    x = torch.as_tensor(explained(right).x)
-    assert detail["forecast"] == LastFour()(x)[shown].tolist()
+    assert detail["forecast"] == LastFour()(torch.as_tensor(X))[shown].tolist()
 
 
 def test_early_attribution_loses_the_forecast():
     wrong = np.zeros((6, T, 1))
     wrong[:, :4] = 1
     scores, *_ = examine(wrong)
-    plain = LastFour()(torch.as_tensor(explained(wrong).x)).numpy()
+    plain = LastFour()(torch.as_tensor(X)).numpy()
     assert scores["change_kept"].value == pytest.approx(float(np.square(plain).mean()), rel=1e-5)  # nothing is left but zeros
     assert scores["late_share"].value == 0.0
 

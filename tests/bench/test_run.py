@@ -2,13 +2,11 @@
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from unittest import mock
@@ -18,17 +16,19 @@ import pytest
 from typer.testing import CliRunner
 
 from timex import load_dataset
-from timex.baselines import Random
-from timex.bench import TABLES, Settings, Store, run, show
-from timex.bench.grid import cells_of, plan, shrunk
+from timex.bench import TABLES, Grid, Store, run, show
+from timex.bench.cells import cells_of
+from timex.bench.plan import plan
+from timex.bench.recipes import REFERENCE, shrunk
 from timex.bench.run import Shipment, load_plugins
-from timex.bench.tables import REFERENCE
 from timex.bench.work import Outcome, failed, work
 from timex.cli import app
+from timex.explainers import Random
+from timex.reference.evidence import WIDTHS
 from timex.registry import DATASETS, EXPLAINERS
 
-SMOKE = Settings(folds=2, smoke=True)
-METHODS = "ig,ig:absolute,timex,timex:no_ste,random,amplitude"
+SMOKE = Grid(folds=2, smoke=True)
+METHODS = "ig,ig:absolute,timex,timex:blended,random,amplitude"
 GRID = ["univariate", "--datasets", "freqshapes", "--methods", METHODS, "--folds", "2", "--smoke"]
 HERE = Path(__file__).parent
 
@@ -52,7 +52,7 @@ def small(out, plugin, **options):
     return run(["univariate"], out, SMOKE, device="cpu", plugins=[plugin], **options)
 
 
-def test_a_failing_explainer_stops_nobody_and_is_tried_again(tmp_path, plugin, monkeypatch):
+def test_a_failing_explainer_leaves_the_others_alone_and_is_tried_again(tmp_path, plugin, monkeypatch):
     monkeypatch.setenv("SLOPE_CALLS", str(tmp_path / "calls"))
     lines = []
     first = small(tmp_path, plugin, say=lines.append)
@@ -72,9 +72,9 @@ def test_a_failing_explainer_stops_nobody_and_is_tried_again(tmp_path, plugin, m
     assert calls == [f"called with SlopeConfig(steps=3, seed={k})" for k in range(2)]
 
 
-def test_data_that_is_not_at_hand_is_a_failed_cell_that_says_so(tmp_path, monkeypatch):
+def test_data_that_is_not_prepared_is_a_failed_cell(tmp_path, monkeypatch):
     monkeypatch.setenv("TIMEX_DATA", str(tmp_path / "none"))
-    one = Settings(folds=1, smoke=True)
+    one = Grid(folds=1, smoke=True)
     done = run(["univariate"], tmp_path, one, datasets=["epilepsy"], methods=["random"], device="cpu")
     assert ["is not prepared" in error for error in done.failed.values()] == [True]
 
@@ -86,10 +86,23 @@ def test_unknown_names_stop_a_run_before_it_trains(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_worker_with_other_data_says_so(tmp_path):
-    (cell,) = cells_of([TABLES["univariate"]], Settings(folds=1, smoke=True), ["freqshapes"], ["random"])
+def test_a_worker_with_other_data_is_refused(tmp_path):
+    (cell,) = cells_of([TABLES["univariate"]], Grid(folds=1, smoke=True), ["freqshapes"], ["random"])
     (task, _) = plan([replace(cell, data="a digest")], tmp_path)
-    assert "freqshapes was prepared from other files" in work(task, tmp_path, "cpu").error
+    assert "Expected freqshapes prepared from the files that this run was planned with" in work(task, tmp_path, "cpu").error
+
+
+def test_a_torn_cell_stops_no_run_and_is_measured_again(tmp_path, plugin, caplog):
+    small(tmp_path, plugin, methods=["slope", "random"])
+    before = scores(tmp_path)
+    (torn, *_) = sorted((tmp_path / "cells").glob("*slope*"))
+    torn.write_bytes(torn.read_bytes()[:50])
+    (list_, *_) = [t for t in show.tables(tmp_path, ["univariate"], style="markdown") if "|" in t]
+    assert "| slope | " in list_  # the other fold
+    assert f"{torn} holds no cell that can be read" in caplog.text
+    again = small(tmp_path, plugin, methods=["slope", "random"])
+    assert (again.before, again.finished) == (3, 1)
+    assert scores(tmp_path) == before
 
 
 def test_a_data_set_of_ones_own_and_the_table_of_it(tmp_path, plugin):
@@ -104,25 +117,36 @@ def test_a_plugin_that_is_none(tmp_path):
         load_plugins(["my_plugin"])
 
 
-def test_validation_series_come_with_their_times(tmp_path, monkeypatch):
-    given = {}
+def test_explainers_are_fitted_on_series_with_labels_and_times(tmp_path, monkeypatch):
+    given = []
 
     class Curious(Random):
-        def fit(self, x, y=None, **options):
-            given.update(options, x=x)
-            return self
+        needs_fit = True
+
+        def _fit(self, train, val, progress):
+            given.append((train, val))
+            return SimpleNamespace(shape=train.shape[1:])
 
     monkeypatch.setitem(EXPLAINERS, "curious", Curious)
-    one = {"settings": Settings(folds=1, smoke=True), "methods": ["curious"], "device": "cpu"}
-    run(["irregular"], tmp_path, **one)
+    done = run(["irregular"], tmp_path, Grid(folds=1, smoke=True), methods=["curious"], device="cpu")
+    assert not done.failed
     data = shrunk(load_dataset("seqcomb_mv_irregular"))
-    for name, expected in {"x": data.train.x, "times": data.train.times, "observed": data.train.observed}.items():
-        np.testing.assert_array_equal(given[name], expected)
-    for name, expected in {"x_val": data.val.x, "times_val": data.val.times, "observed_val": data.val.observed}.items():
-        np.testing.assert_array_equal(given[name], expected)
-    given.clear()
-    run(["univariate"], tmp_path, datasets=["freqshapes"], **one)
-    assert set(given) == {"x", "x_val"}  # regular series say nothing by their times
+    for series, expected in zip(given[0], (data.train, data.val), strict=True):
+        assert not series.regular
+        for name in ("x", "times", "observed", "y"):
+            np.testing.assert_array_equal(getattr(series, name), getattr(expected, name))
+
+
+def test_timex_is_fitted_without_labels(tmp_path, monkeypatch):
+    given = []
+
+    def looked_at(explainers, data, **options):
+        given.extend(data)
+        raise RuntimeError("seen")
+
+    monkeypatch.setattr("timex.bench.work.fit_many", looked_at)
+    run(["univariate"], tmp_path, SMOKE, datasets=["freqshapes"], methods=["timex"], device="cpu")
+    assert [(train.y, y) for train, y, _ in given] == [(None, None)] * 2
 
 
 def test_an_unknown_engine_is_refused(tmp_path):
@@ -133,7 +157,7 @@ def test_an_unknown_engine_is_refused(tmp_path):
 def test_an_export_is_no_place_to_go_on(tmp_path, plugin):
     small(tmp_path / "run", plugin, methods=["random"])
     Store(tmp_path / "run").export(tmp_path / "kept")
-    with pytest.raises(ValueError, match="holds exported cells, which can be shown but not gone on with"):
+    with pytest.raises(ValueError, match="holds exported cells, which can be shown but not continued"):
         small(tmp_path / "kept", plugin, methods=["random"])
 
 
@@ -197,7 +221,7 @@ def test_at_the_time_limit_ray_finishes_what_it_began_and_begins_nothing(tmp_pat
     assert len(begun) == len(lines) == 7  # without a limit all of it
 
 
-def test_what_waits_for_a_worker_that_died_says_so(tmp_path, monkeypatch):
+def test_cells_that_wait_for_a_worker_that_died_name_its_error(tmp_path, monkeypatch):
     begun, _, done = on_fake_ray(monkeypatch, tmp_path, broken=True)
     assert [upstream for _, upstream in begun] == [[], *[["OSError: worker died"]] * 6]
     assert set(done.failed.values()) == {"OSError: worker died"}
@@ -206,7 +230,7 @@ def test_what_waits_for_a_worker_that_died_says_so(tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:The model predicts class")
 def test_a_fold_that_diverges_costs_the_others_nothing(tmp_path, monkeypatch):
     def one_of_two(explainers, data, **options):
-        explainers[0].fit(data[0][0].x, x_val=data[0][2].x, progress=False)
+        explainers[0].fit(data[0][0], x_val=data[0][2], progress=False)
         raise RuntimeError("diverged: 1")
 
     options = {"datasets": ["freqshapes"], "methods": ["timex"], "device": "cpu"}
@@ -231,11 +255,12 @@ def test_timex_is_fitted_once_for_every_table(tmp_path, caplog):
     kept = {r.cell["measure"]: r for r in Store(tmp_path).results()}
     assert len(list(tmp_path.glob("explainers/*"))) == 2
     truth = kept["ground_truth"]
-    assert {"auprc", "aup", "aur", "iou", "auprc_trapezoid", "aup_rank", "aur_rank", "agreement"} == set(truth.scores)
+    assert {"auprc", "aup", "aur", "iou", "auprc_trapezoid", "aup_rank", "aur_rank", "agreement", "gap"} == set(truth.scores)
     assert {"device", "torch", "python", "timex", "fit_seconds", "explain_seconds", "train_seconds"} <= set(truth.facts)
     assert (tmp_path / truth.facts["reference"] / "reference.json").is_file()
     assert len(truth.facts["code"]) == len(truth.facts["weights"]) == 10
-    assert truth.facts["judged"] == "draw"  # how this fit was done, where its settings may say "auto"
+    assert truth.facts["fill"] in ("mean", "shift")  # chosen by the fit, where its settings leave the choice
+    assert truth.facts["smoothing"] in WIDTHS
     assert kept["runtime"].scores["fit_seconds"].value == truth.facts["fit_seconds"] > 0
     drawn = [p.name for p in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
     panels = [f"{name}-freqshapes-transformer-smoke.png" for name in ("explanations", "architectures-figure")]
@@ -278,7 +303,18 @@ def test_the_command(tmp_path, monkeypatch, plugin):
     assert "holds no results" in str(missing.exception)
     unknown = CliRunner().invoke(app, ["bench", "nothing", "--out", str(tmp_path)])
     assert "Unknown table 'nothing'; known: univariate" in str(unknown.exception)
-    assert CliRunner().invoke(app, ["bench", "list"]).output.count("ablation") == 3
+    assert CliRunner().invoke(app, ["bench", "list"]).output.count("ablation-") == 4
+
+
+def test_the_halves_of_the_battery_have_names(tmp_path):
+    line = ["bench", "heldout", "--methods", "amplitude", "--folds", "1", "--smoke", "--device", "cpu", "--out", str(tmp_path)]
+    ended = CliRunner().invoke(app, [*line, "--datasets", "guide,heldout_runs", "--time-limit", "-1"])
+    assert ended.exit_code == 0, ended.output
+    assert "11 cells: 0 were there" in ended.output
+    ended = CliRunner().invoke(app, [*line, "--datasets", "heldout_runs,heldout_gaps"])
+    assert ended.exit_code == 0, ended.output
+    assert "heldout_runs, lstm, smoke" in ended.output
+    assert "The half of the last run, 2 of 12 sets" in ended.output
 
 
 def test_smoke_has_a_folder_of_its_own(tmp_path, monkeypatch):
@@ -287,7 +323,7 @@ def test_smoke_has_a_folder_of_its_own(tmp_path, monkeypatch):
     CliRunner().invoke(app, [*line, "--smoke", "--time-limit", "60"])
     ended = CliRunner().invoke(app, [*line, "--time-limit", "-1"])
     assert ended.exit_code == 0
-    assert "1 left. Kept in runs/bench\nTime is up: the same command goes on from here." in ended.output
+    assert "1 left. Kept in runs/bench\nTime limit reached. Run the same command to continue." in ended.output
     assert [p.name for p in (tmp_path / "runs").iterdir()] == ["smoke"]
 
 
@@ -296,14 +332,15 @@ def test_smoke_has_a_folder_of_its_own(tmp_path, monkeypatch):
 def test_every_table_runs_small(tmp_path):
     """All but forecasting, which needs its data, on FreqShapes."""
     for name, table in TABLES.items():
-        if name == "forecasting" or (table.measure == "occlusion" and find_spec("timex.metrics.occlusion") is None):
+        if name == "forecasting":
             continue
         methods = [m for m in table.methods if m.partition(":")[0] in (REFERENCE, *EXPLAINERS)]
-        done = run([name], tmp_path, Settings(folds=1, smoke=True), datasets=["freqshapes"], methods=methods, device="cpu")
+        done = run([name], tmp_path, Grid(folds=1, smoke=True), datasets=["freqshapes"], methods=methods, device="cpu")
         assert not done.failed, name
         assert done.left == 0
     drawn = [path.stem for path in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
-    assert {"r-sweep", "landmarks-dtw", "landmark-figure", "architectures-figure-freqshapes-lstm-smoke"} <= set(drawn)
+    maps = {"r-sweep-freqshapes-transformer-smoke", "landmark-figure", "landmark-figure-paper"}
+    assert {*maps, "landmarks-dtw", "architectures-figure-freqshapes-lstm-smoke"} <= set(drawn)
 
 
 # ------------------------------------------------------------------------------------------------- killed and resumed
@@ -333,9 +370,8 @@ def table_of(out):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed")
-    started = time.monotonic()
     subprocess.run(command(out), check=True, capture_output=True, env=environment())
-    return table_of(out), time.monotonic() - started
+    return table_of(out), len(list((out / "cells").glob("*.json")))
 
 
 def environment():
@@ -345,20 +381,17 @@ def environment():
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", [(), ("--engine", "ray")], ids=["local", "ray"])
 def test_killed_at_random_moments_and_resumed(tmp_path, undisturbed, engine):
-    expected, seconds = undisturbed
+    expected, total = undisturbed
     if engine:
         pytest.importorskip("ray")
-    rng = random.Random(8)
     finished: dict[Path, bytes] = {}
     killed = 0
-    for _ in range(3):
-        before = len(list(tmp_path.rglob("*")))
+    for share in (0.1, 0.3, 0.6):  # of the cells, however fast the machine is
         process = subprocess.Popen(
             command(tmp_path, *engine), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        while process.poll() is None and len(list(tmp_path.rglob("*"))) == before:
-            time.sleep(0.02)  # however long it takes to start
-        time.sleep(rng.uniform(0, 0.3) * seconds)
+        while process.poll() is None and len(list((tmp_path / "cells").glob("*.json"))) < share * total:
+            time.sleep(0.005)
         process.send_signal(signal.SIGKILL)
         killed += process.wait() == -signal.SIGKILL
         now = {path: path.read_bytes() for path in (tmp_path / "cells").glob("*.json")}
@@ -366,7 +399,7 @@ def test_killed_at_random_moments_and_resumed(tmp_path, undisturbed, engine):
             json.loads(content)  # whole
         assert finished.items() <= now.items()  # neither lost nor measured again
         finished = now
-    assert killed >= 2  # the last run may have been quicker than the first
+    assert killed >= 2  # the last may have been at its end already
     subprocess.run(command(tmp_path, *engine), check=True, capture_output=True, env=environment(), timeout=200)
     assert finished.items() <= {path: path.read_bytes() for path in (tmp_path / "cells").glob("*.json")}.items()
     assert table_of(tmp_path) == expected

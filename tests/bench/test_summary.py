@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from timex.bench import TABLES
+from timex.bench.experiments import Claim
 from timex.bench.figures import occlusion_curves
-from timex.bench.render import POOLED, Sheet, Terminal, Text, display_name, latex, markdown, sheet, sheets
+from timex.bench.names import method_name
+from timex.bench.render import POOLED, Sheet, Terminal, Text, latex, markdown, sheet, sheets
 from timex.bench.store import Result, Score
 from timex.bench.summary import Stat, blocks, difference, verdict
-from timex.bench.tables import TABLES, Claim
 from timex.metrics import score_summary
 
 HIGHER = Claim(text="", better=("a", "x"), worse=("b", "x"))
@@ -111,7 +113,7 @@ def test_other_methods_join_a_table_arms_of_other_tables_do_not():
     results = [
         *made("timex", [0.9]),
         *made("mine", [0.5]),
-        *made("timex", [0.1], arm="no_ste"),
+        *made("timex", [0.1], arm="blended"),
         *made("timex", [0.2], arm="paper"),
     ]
     (block,) = blocks(TABLES["univariate"], results)
@@ -160,7 +162,7 @@ def test_only_explanations_of_the_same_model_are_paired(fact):
     _, d = block.against_best("auprc")
     assert (d.folds, d.mean) == (2, pytest.approx(0.55))
     assert (
-        "fold 0, 1: not all rows are known to explain the same model; differences are taken between those that do"
+        "fold 0, 1: not all rows are known to explain the same model; differences are taken between rows that do"
         in sheet(block).notes
     )
     (block,) = blocks(TABLES["univariate"], ours)
@@ -183,17 +185,17 @@ def test_seconds_of_different_devices_are_told_apart():
     assert not any("seconds" in note for note in sheet(block).notes)
     other = [replace(r, facts={**r.facts, "device": "NVIDIA H200"}) for r in other]
     (block,) = blocks(TABLES["univariate"], [*ours, *other, *made("random", [0.2, 0.2])])  # of which no seconds are known
-    assert "seconds that cannot be compared: IG on NVIDIA H200; TimeX on cpu" in sheet(block).notes
+    assert "seconds that cannot be compared: IG on NVIDIA H200; TimeX (ours) on cpu" in sheet(block).notes
 
 
 def test_best_says_among_which_methods():
     results = [*made("timex", [0.9]), *made("ig", [0.5]), *made("random", [0.5])]
     (block,) = blocks(TABLES["univariate"], results)
-    left_out = "|IG|, Dynamask, WinIT, CoRTX, SGT + Grad, amplitude (control)"
-    assert sheet(block).notes[0] == f"not measured: {left_out}; best and second best are those among IG, TimeX"
+    left_out = "|IG|, Dynamask, WinIT, CoRTX, SGT + Grad, smoothed IG (ours), TimeX (paper's objective), amplitude (control)"
+    assert sheet(block).notes[0] == f"not measured: {left_out}; best and second best are those among IG, TimeX (ours)"
     (block,) = blocks(TABLES["univariate"], results, methods=["timex", "winit"])
     assert sheet(block).notes == ["not measured: WinIT"]
-    (block,) = blocks(TABLES["univariate"], made("timex", [0.9], arm="paper"), methods=["timex"])
+    (block,) = blocks(TABLES["univariate"], made("timex", [0.9], arm="paper"), methods=["timex:paper"])
     assert block.missing == []
 
 
@@ -236,7 +238,7 @@ def test_lowvar_is_shown_with_and_without_class_0():
 
 
 def test_claims_are_held_against_the_folds():
-    results = [*made("timex", [0.9, 0.91, 0.9]), *made("timex", [0.5, 0.51, 0.52], arm="no_ste")]
+    results = [*made("timex", [0.9, 0.91, 0.9], arm="paper"), *made("timex", [0.5, 0.51, 0.52], arm="paper_no_ste")]
     (block,) = blocks(TABLES["ablation-ste"], results)
     ((claim, d),) = block.claims
     assert verdict(claim, d) == "holds"
@@ -254,6 +256,35 @@ def test_groups_inside_a_measure_are_rows():
     assert [r.paper.get("nmi") for r in block.rows] == [0.191, 0.147, None, 0.109]
 
 
+def test_each_objective_has_its_own_landmarks():
+    def cells(arm, *values):
+        own = made("timex", values, arm=arm, dataset="ecg", measure="landmarks_dtw")
+        scores = [{"landmark/dtw": Score(v), "random/dtw": Score(9.0 + v / 2)} for v in values]
+        return [replace(r, scores=s) for r, s in zip(own, scores, strict=True)]
+
+    ours, papers = blocks(TABLES["landmarks-dtw"], [*cells("", 1.0, 2.0), *cells("paper", 20.0, 21.0)])
+    assert [b.title for b in (ours, papers)] == [
+        "ecg, transformer, TimeX (ours)",
+        "ecg, transformer, TimeX (paper's objective)",
+    ]
+    assert [row.stats["dtw"].mean for b in (ours, papers) for row in b.rows] == [1.5, 9.75, 20.5, 19.25]
+    assert [[verdict(*claim) for claim in b.claims] for b in (ours, papers)] == [["holds"], ["undecided"]]
+    (alone,) = blocks(TABLES["landmarks-dtw"], cells("", 1.0, 2.0))
+    assert [c.better[0] for c, _ in alone.claims] == ["timex"]
+    assert alone.missing == ["timex:paper"]
+
+
+def test_models_with_residuals_have_a_block_of_their_own():
+    results = made("timex", [0.9])
+    residual = [replace(r, cell={**r.cell, "arch": "transformer_residual"}) for r in made("timex", [0.8])]
+    plain, other = blocks(TABLES["univariate"], [*residual, *results])
+    assert [b.title for b in (plain, other)] == ["freqshapes, transformer", "freqshapes, transformer_residual"]
+    assert [b.rows[0].stats["auprc"].mean for b in (plain, other)] == [0.9, 0.8]
+    assert [b.rows[0].paper["auprc"] for b in (plain, other)] == [0.8324, 0.8324]
+    note = "the models have residuals around self-attention; the paper's have none"
+    assert [note in sheet(b).notes for b in (plain, other)] == [False, True]
+
+
 def test_occlusion_curves_have_one_colour_for_a_method_and_one_legend():
     here = {"measure": "occlusion", "metric": "0.9"}
     results = [r for name in ("epilepsy", "boiler") for r in made("timex", [0.9, 0.8], dataset=name, **here)]
@@ -261,13 +292,19 @@ def test_occlusion_curves_have_one_colour_for_a_method_and_one_legend():
     results += made("timex", [0.95, 0.9], arm="as_occluded", dataset="boiler", **here)
     ((_, figure),) = occlusion_curves(Path(), blocks(TABLES["occlusion"], results))
     epilepsy, boiler = ({line.get_label(): line for line in ax.get_lines()} for ax in figure.axes)
-    assert epilepsy["TimeX"].get_color() == boiler["TimeX"].get_color() != epilepsy["IG"].get_color()
+    ours = "TimeX (ours)"
+    assert epilepsy[ours].get_color() == boiler[ours].get_color() != epilepsy["IG"].get_color()
     # published: TimeX on both; IG and the arm have none there
     assert [
         sum(line.get_linestyle() == "--" and len(line.get_xdata()) > 0 for line in ax.get_lines()) for ax in figure.axes
     ] == [1, 1]
     (legend,) = figure.legends
-    assert sorted(t.get_text() for t in legend.get_texts()) == ["IG", "TimeX", "TimeX, as occluded", "dashed: paper"]
+    assert sorted(t.get_text() for t in legend.get_texts()) == [
+        "IG",
+        "TimeX (ours)",
+        "TimeX (ours, cells hidden as in the experiment)",
+        "dashed: published",
+    ]
 
 
 # ------------------------------------------------------------------------------------------------------------- as words
@@ -278,9 +315,9 @@ def test_an_arm_beside_other_methods_is_compared_too():
     cells = {("dynamask", ""): [0.7, 0.6], ("timex", ""): [0.5, 0.5], ("timex", "as_occluded"): [0.9, 0.9]}
     results = [r for (method, arm), values in cells.items() for r in made(method, values, arm=arm, **here)]
     (block,) = blocks(TABLES["occlusion"], results)
-    notes = [line for line in markdown(sheet(block)).splitlines() if "less" in line]
-    assert [line.split(",")[0] for line in notes] == ["- 0.9: TimeX less Dynamask -.150 [-.785", "- 0.9: TimeX"]
-    assert notes[1].startswith("- 0.9: TimeX, as occluded less Dynamask +.250 ")
+    ours, hidden = [note for note in sheet(block).notes if "−" in note]
+    assert ours.startswith("0.9: TimeX (ours) − Dynamask = -.150 [-.785")
+    assert hidden.startswith("0.9: TimeX (ours, cells hidden as in the experiment) − Dynamask = +.250 ")
 
 
 def test_markdown():
@@ -291,10 +328,12 @@ def test_markdown():
     ]
     (block,) = blocks(TABLES["univariate"], results)
     text = markdown(sheet(block, per_fold=True))
-    assert "| TimeX | **.850 ± .050 (.004)** | .832 | - | .722 | - | .638 | 2 | 12.0 | 0.25 |\n| - fold 0 | .900 |" in text
+    assert (
+        "| TimeX (ours) | **.850 ± .050 (.004)** | .832 | - | .722 | - | .638 | 2 | 12.0 | 0.25 |\n| - fold 0 | .900 |" in text
+    )
     assert "| IG | _.600 ± .100 (.007)_ | .752 |" in text
     assert "| 123 |\n| - fold 0 | .500 |" in text
-    assert "- AUPRC: TimeX less IG +.250 [-1.656, 2.156], p = 0.34, paired over 2 folds" in text
+    assert "- AUPRC: TimeX (ours) − IG = +.250 [-1.656, 2.156], p = 0.34, paired over 2 folds" in text
     assert "- failed: WinIT fold 0, WinIT fold 1: ValueError: no \\| way" in text
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
@@ -302,7 +341,7 @@ def test_markdown():
 
 def test_a_tiny_p_is_no_number():
     (block,) = blocks(TABLES["univariate"], [*made("timex", [0.9, 0.91, 0.92]), *made("ig", [0.3, 0.31, 0.3199])])
-    assert "- AUPRC: TimeX less IG +.600 [.600, .600], p < 0.001, paired over 3 folds" in markdown(sheet(block))
+    assert "- AUPRC: TimeX (ours) − IG = +.600 [.600, .600], p < 0.001, paired over 3 folds" in markdown(sheet(block))
 
 
 def test_latex_is_escaped():
@@ -313,18 +352,27 @@ def test_latex_is_escaped():
     assert "_" not in text.replace(r"\_", "")
 
 
+def test_long_notes_are_wrapped_in_markdown():
+    (block,) = blocks(TABLES["univariate"], [*made("timex", [0.9]), *made("ig", [0.5])])
+    lines = [line for line in markdown(sheet(block)).splitlines() if not line.startswith("|")]
+    assert max(map(len, lines)) <= 120
+    note = next(note for note in sheet(block).notes if note.startswith("not measured"))
+    assert f"- {note}".replace("|", "\\|") in "\n".join(lines).replace("\n  ", " ")
+
+
 def test_names():
-    assert display_name("ig:absolute") == "|IG|"
-    assert display_name("timex:paper_no_ste") == "TimeX, paper no ste"
-    assert display_name("mine") == "mine"
+    assert method_name("ig:absolute") == "|IG|"
+    assert method_name("timex:paper_as_occluded") == "TimeX (paper's objective, cells hidden as in the experiment)"
+    assert method_name("mine") == "mine"
+    assert method_name("mine:absolute") == "mine (absolute)"
 
 
 def test_tables_with_nothing_measured_are_left_out():
-    results = [*made("timex", [0.9]), *made("random", [0.2]), *made("timex", [0.5], arm="simclr")]
+    results = [*made("timex", [0.9]), *made("random", [0.2]), *made("timex", [0.5], arm="paper_simclr")]
     titles = [table.title for table, _ in sheets(TABLES, results)]
     # no arm of the other ablations was measured
-    assert titles == ["Univariate synthetic data", "Ablation: SimCLR in the place of MBC"]
-    assert sheets(["ablation-ste"], results, methods=["timex"])
+    assert titles == ["Univariate synthetic data", "Ablation of the paper's objective: SimCLR in the place of MBC"]
+    assert sheets(["ablation-ste"], results, methods=["random"])
 
 
 def test_weak_models_are_named():

@@ -114,6 +114,21 @@ def test_a_cache_of_another_version_is_not_read(toy, monkeypatch):
     assert prepare(origin, source)[1]
 
 
+def test_a_damaged_cache_is_named_and_built_again(toy):
+    origin, source = toy
+    facts, _ = prepare(origin, source)
+    whole = origin.path.read_bytes()
+    for damaged in (whole[: len(whole) // 2], b""):
+        origin.path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"toy\.npz"):
+            origin.read()
+        assert prepare(origin, source) == (facts, True)
+        assert origin.read()["values"].tolist() == [1, 2, 3]
+    np.savez(origin.path, values=np.arange(3))
+    with pytest.raises(ValueError, match=r"toy\.npz is no prepared data .*timex data prepare toy"):
+        origin.read()
+
+
 def test_digest_follows_names_and_contents(tmp_path):
     a, b = tmp_path / "a", tmp_path / "b"
     a.write_text("x")
@@ -215,7 +230,7 @@ def test_prepare_says_where_it_wrote_and_that_it_is_there(shared_etth1, cache):
     first = invoke("data", "prepare", "ett", "--source", shared_etth1)
     assert "rows: 17,420" in first
     assert "Written to" in first
-    assert "Already there" in invoke("data", "prepare", "ett", "--source", shared_etth1)
+    assert "Already prepared from the same files" in invoke("data", "prepare", "ett", "--source", shared_etth1)
     assert "Written to" in invoke("data", "prepare", "ett", "--source", shared_etth1, "--force")
     assert "ett (forecasting): rows: 17,420" in invoke("data", "list")
 

@@ -9,7 +9,7 @@ from sklearn.metrics import average_precision_score
 
 from timex.data import LOADERS, load_dataset
 from timex.data import synthetic as syn
-from timex.types import Part
+from timex.records import Series
 
 SMALL = (36, 8, 12)
 
@@ -264,7 +264,7 @@ def test_irregular_is_the_whole_series_with_steps_left_out():
 
 def test_drop_steps_by_hand():
     x = np.arange(1, 7, dtype=np.float32).reshape(1, 3, 2)
-    whole = Part(x, np.array([[1, 2, 3]]), np.ones((1, 3, 2), bool), np.array([0]), x > 3)
+    whole = Series(x, np.array([[1, 2, 3]]), np.ones((1, 3, 2), bool), np.array([0]), x > 3)
     part = syn.drop_steps(whole, np.array([[False, True, True]]))
     np.testing.assert_array_equal(part.x, [[[3, 4], [5, 6], [0, 0]]])
     np.testing.assert_array_equal(part.times, [[2, 3, 0]])

@@ -8,9 +8,9 @@ from torch.nn import functional as F
 
 from timex.engine import Noise
 from timex.method.config import TimeXConfig
-from timex.method.landmarks import TAU, assimilate, stratified_start, survey
+from timex.method.landmarks import TAU, assimilate, medoids, stratified_start, survey
 from timex.method.model import TimeXModel
-from timex.method.objective import Objective, hyper_of
+from timex.method.objective import Objective
 from timex.reference import Transformer
 
 N, L, Z, C = 23, 5, 4, 3
@@ -74,6 +74,38 @@ def test_start_is_random_within_a_class():
     assert not torch.equal(start(y, 10).sort().values, torch.arange(10))
 
 
+# -------------------------------------------------------------------------------------------------------------- medoids
+
+
+def test_medoids_are_the_middles_of_the_clusters():
+    """Three directions with five embeddings each, of any length: the middle one of each direction is found."""
+    angles = torch.tensor([[0.0], [2.0], [4.0]]) + torch.tensor([-0.2, -0.05, 0.0, 0.06, 0.2])
+    lengths = 1 + 9 * uniform(3, 5)
+    z_e = torch.stack([angles.cos(), angles.sin()], dim=-1) * lengths[..., None]
+    found = medoids(z_e.flatten(0, 1), 3, seed=0)
+    distance = (found[:, None] - z_e[:, 2][None]).abs().amax(-1)  # (3 found, 3 middles)
+    assert distance.min(dim=0).values.max() == 0
+
+
+def test_medoids_are_real_embeddings_and_depend_on_the_seed_alone():
+    z_e = draw(40, Z)
+    before = torch.get_rng_state()
+    found = medoids(z_e, 7, seed=3)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(found, medoids(z_e, 7, seed=3))
+    rows = (found[:, None] == z_e[None]).all(-1).nonzero()[:, 1]
+    assert len(rows.unique()) == 7
+
+
+def test_medoids_of_fewer_embeddings_than_landmarks():
+    """Some are given twice."""
+    z_e = draw(3, Z)
+    found = medoids(torch.cat([z_e, z_e]), 5, seed=0)
+    assert found.shape == (5, Z)
+    assert torch.equal(found[3:], found[:2])
+    assert len(found.unique(dim=0)) == 3
+
+
 # ------------------------------------------------------------------------------------------------------------ the match
 
 
@@ -129,7 +161,7 @@ def test_gradient_is_that_of_the_soft_match():
 def test_landmarks_do_not_bend_the_explanations():
     """In the whole objective the landmark term has no gradient but that of the landmarks."""
     t, d = 9, 2
-    config = TimeXConfig(n_landmarks=L, lam_model=0)
+    config = TimeXConfig(objective="paper", n_landmarks=L)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         reference = Transformer(n_channels=d, n_classes=C, n_steps=t, d_hidden=5).requires_grad_(False)
@@ -142,7 +174,7 @@ def test_landmarks_do_not_bend_the_explanations():
         params,
         {"mean": torch.zeros(t, d), "std": torch.ones(t, d)},
         {"x": x, "z": out.z, "logits": out.logits},
-        {name: torch.tensor(value) for name, value in hyper_of(config).items()},
+        {name: torch.tensor(value) for name, value in config.scalars().items()},
         Noise(torch.tensor(7)),
     )
     names = list(params)
@@ -154,7 +186,7 @@ def test_landmarks_do_not_bend_the_explanations():
             assert gradient is None or float(gradient.abs().max()) == 0, name
     rest = torch.autograd.grad(terms["mbc"] + terms["lc"], list(params.values()), allow_unused=True)
     reached = {name.split(".")[0] for name, g in zip(names, rest, strict=True) if g is not None and float(g.abs().max()) > 0}
-    assert reached == {"generator", "encoder", "predictor"}
+    assert reached == {"generator", "surrogate"}
 
 
 # ------------------------------------------------------------------------------------------------------------ filtration
@@ -184,8 +216,11 @@ def test_survey_is_the_papers_loop():
     found, (counts, composition, similarity) = surveyed()
     assert found.counts.tolist() == counts
     assert found.composition.tolist() == composition
-    assert found.nearest.tolist() == np.argsort(-similarity, axis=1)[:, :4].tolist()
-    np.testing.assert_allclose(found.similarity, -np.sort(-similarity, axis=1)[:, :4], atol=1e-6)
+    for j in range(L):  # the landmark's members first, the most similar before the others; then the rest, likewise
+        members, rest = ([i for i in range(N) if bool(similarity[:, i].argmax() == j) is own] for own in (True, False))
+        order = [i for group in (members, rest) for i in sorted(group, key=lambda i: -similarity[j, i])]
+        assert found.nearest[j].tolist() == order[:4]
+        np.testing.assert_allclose(found.similarity[j], similarity[j, order[:4]], atol=1e-6)
     assert len(found) == L
 
 
@@ -217,6 +252,8 @@ def test_hand_made_landmarks():
     assert found.composition.tolist() == [[2, 0, 0], [1, 2, 0], [0, 0, 1], [0, 0, 0]]
     assert found.ranking().tolist() == [1, 0, 2, 3]
     assert found.nearest.tolist()[:3] == [[0, 5], [2, 3], [4, 3]]
+    crowded = survey(torch.tensor([[1.0, 0.0], [0.99, 0.1]]), z_e[:1], torch.tensor([0]), 3, n_nearest=1)
+    assert crowded.nearest.tolist() == [[0], [0]]
     table = found.filtered(min_samples=2)
     assert table["landmark"].tolist() == [1, 0]
     assert table["class"].tolist() == [1, 0]

@@ -15,17 +15,18 @@ from timex.method import losses
 from timex.method.losses import (
     connectivity,
     connectivity_published,
+    connectivity_published_batch,
     cosine_similarity,
     js,
     label_consistency,
     label_consistency_batch,
     label_consistency_instance,
     label_consistency_mse,
+    label_consistency_mse_instance,
     mask_kl,
     mbc,
     mbc_normalised,
     pairwise_js,
-    poly1_cross_entropy,
     simclr,
 )
 
@@ -56,6 +57,7 @@ LOSSES = {
     "connectivity": (lambda a, b: connectivity(torch.sigmoid(a + b)), (B, T, D)),
     "connectivity_observed": (lambda a, b: connectivity(torch.sigmoid(a + b), OBSERVED), (B, T, D)),
     "connectivity_published": (lambda a, b: connectivity_published(torch.sigmoid(a + b)), (B, T, D)),
+    "connectivity_published_batch": (lambda a, b: connectivity_published_batch(torch.sigmoid(a + b)), (B, T, D)),
     "mbc": (mbc, (B, Z)),
     "mbc_normalised": (mbc_normalised, (B, Z)),
     "simclr": (simclr, (B, Z)),
@@ -63,10 +65,11 @@ LOSSES = {
     "js": (lambda a, b: js(a, b).sum(), (B, C)),
     "pairwise_js": (lambda a, b: pairwise_js(a - b).square().sum(), (B, C)),
     "label_consistency": (label_consistency, (B, C)),
+    "label_consistency_published": (lambda a, b: label_consistency(a, b, published=True), (B, C)),
     "label_consistency_batch": (label_consistency_batch, (B, C)),
     "label_consistency_instance": (label_consistency_instance, (B, C)),
     "label_consistency_mse": (label_consistency_mse, (B, T, H)),
-    "poly1_cross_entropy": (lambda a, b: poly1_cross_entropy(a + b, torch.arange(B) % C, 0.7), (B, C)),
+    "label_consistency_mse_instance": (label_consistency_mse_instance, (B, H)),
 }
 each_loss = pytest.mark.parametrize(("loss", "shape"), LOSSES.values(), ids=LOSSES.keys())
 
@@ -195,6 +198,16 @@ def test_connectivity_published_by_hand():
     # Two samples of T = 3: differences 3, 0 and 0, 4; norm 5, over four differences.
     p = torch.tensor([[0.0, 3.0, 3.0], [1.0, 1.0, 5.0]]).unsqueeze(-1)
     assert connectivity_published(p).item() == pytest.approx(5 / 4)
+
+
+def test_connectivity_published_batch_takes_differences_between_samples():
+    # Two samples of T = 2, D = 2, four cells apart: differences 3, 0, 0, 4; norm 5, over four differences.
+    p = torch.tensor([[[0.0, 1.0], [2.0, 0.0]], [[3.0, 1.0], [2.0, 4.0]]])
+    assert connectivity_published_batch(p).item() == pytest.approx(5 / 4)
+    observed = torch.ones_like(p, dtype=torch.bool)
+    observed[0, 1, 1] = False  # the pair with the difference of 4
+    assert connectivity_published_batch(p, observed).item() == pytest.approx(3 / 3)
+    assert connectivity_published_batch(p[..., :1]) == connectivity_published(p[..., :1])  # along time for one channel
 
 
 # ---- the embedding ---------------------------------------------------------------------------------------------------
@@ -334,6 +347,19 @@ def test_label_consistency_batch_by_hand():
     assert label_consistency_batch(logits, logits[[0, 0, 0]]).item() == pytest.approx((4 * LOG2 / 9) ** 2)
 
 
+def test_the_published_divergence_is_the_other_kl_averaged_over_classes():
+    # p = (1/2, 1/2), q = (3/4, 1/4), m = (5/8, 3/8): KL(m||p) and KL(m||q), half of each, over two classes.
+    kl_p = 5 / 8 * math.log(5 / 4) + 3 / 8 * math.log(3 / 4)
+    kl_q = 5 / 8 * math.log(5 / 6) + 3 / 8 * math.log(3 / 2)
+    logits = torch.tensor([[0.0, 0.0], [math.log(3), 0.0]], dtype=torch.float64)
+    d = (kl_p + kl_q) / 2 / 2
+    torch.testing.assert_close(pairwise_js(logits, published=True), torch.tensor([[0, d], [d, 0]], dtype=torch.float64))
+    # Against two equal predictions: two of four pairs differ by d; their mean is d / 2.
+    equal = logits[[0, 0]]
+    assert label_consistency(logits, equal, published=True).item() == pytest.approx(d**2 / 2)
+    assert label_consistency_batch(logits, equal, published=True).item() == pytest.approx((d / 2) ** 2)
+
+
 def test_label_consistency_instance_by_hand():
     # One of three samples has changed its class.
     logits, logits_e = two_sides()
@@ -355,60 +381,7 @@ def test_label_consistency_mse_by_hand():
     assert label_consistency_mse(y.unsqueeze(-1), y_e.unsqueeze(-1)).item() == pytest.approx(0.5)
 
 
-def test_poly1_cross_entropy_by_hand():
-    # p = (1/2, 1/2) with class 0, p = (3/4, 1/4) with class 1: CE log 2 and log 4, added terms 1/2 and 3/4.
-    logits, y = torch.tensor([[0.0, 0.0], [math.log(3), 0.0]]), torch.tensor([0, 1])
-    assert poly1_cross_entropy(logits, y).item() == pytest.approx((LOG2 + 0.5 + math.log(4) + 0.75) / 2)
-    assert poly1_cross_entropy(logits, y, 2.0).item() == pytest.approx((LOG2 + 1 + math.log(4) + 1.5) / 2)
-
-
-def test_poly1_without_its_term_is_cross_entropy():
-    logits, y = noise(B, C), torch.arange(B) % C
-    torch.testing.assert_close(poly1_cross_entropy(logits, y, 0.0), F.cross_entropy(logits, y))
-
-
-# ---- the frozen model's own judgement --------------------------------------------------------------------------------
-
-
-def log_odds(logits, i, c):
-    q = logits.softmax(-1)[i, c]
-    return float((q / (1 - q)).log())
-
-
-def test_sufficiency_and_necessity_are_those_of_a_loop():
-    logits, other, blank = (3 * noise(B, C, seed=s) for s in range(3))
-    lacking, left = [], []
-    for i in range(B):
-        c = int(logits[i].argmax())
-        whole, seen, nothing = (log_odds(v, i, c) for v in (logits, other, blank))
-        lacking.append(max(0.0, whole - seen) / max(1.0, whole - nothing))
-        left.append(max(0.0, seen - nothing) / max(1.0, whole - nothing))
-    assert min(left) == 0 < max(left)
-    assert float(losses.sufficiency(logits, other, blank)) == pytest.approx(sum(lacking) / B)
-    assert float(losses.necessity(logits, other, blank)) == pytest.approx(sum(left) / B)
-
-
-def test_what_a_series_does_not_change_needs_no_cells():
-    logits = noise(B, C)
-    assert losses.sufficiency(logits, logits + 3, logits) == pytest.approx(0, abs=1e-9)
-    assert losses.necessity(logits, logits, logits + 3) == pytest.approx(0, abs=1e-9)
-
-
-def test_sufficiency_still_pulls_where_the_model_is_sure():
-    """Of another class, where masks start; and of the same class from nothing, where probabilities no longer differ."""
-    for start in ([0.0, 30.0], [12.0, 0.0]):
-        kept = torch.tensor([start], dtype=torch.double, requires_grad=True)
-        whole, blank = torch.tensor([[30.0, 0.0]]).double(), torch.tensor([[10.0, 0.0]]).double()
-        (gradient,) = torch.autograd.grad(losses.sufficiency(whole, kept, blank), kept)
-        assert gradient[0].tolist() == pytest.approx([-1 / 20, 1 / 20])
-
-
-def test_necessity_is_finite_where_the_model_is_sure():
-    sure = torch.tensor([[200.0, 0.0, 0.0]], requires_grad=True)
-    blank = torch.tensor([[0.0, 200.0, 0.0]])
-    value = losses.necessity(sure.detach(), sure, blank)
-    (gradient,) = torch.autograd.grad(value, sure)
-    assert value.isfinite()
-    assert gradient.isfinite().all()
-    assert gradient[0, 0] > 0
-    assert losses.necessity(sure.detach(), sure, sure.detach()) == 0
+def test_label_consistency_mse_instance_by_hand():
+    # Squared differences 0, 0 and 1, 1: means 0 and 1 by sample.
+    y, y_e = torch.tensor([[0.0, 0.0], [2.0, 0.0]]), torch.tensor([[0.0, 0.0], [1.0, 1.0]])
+    assert label_consistency_mse_instance(y, y_e).item() == pytest.approx(0.5)

@@ -12,18 +12,24 @@ from torch import nn
 from torch.func import functional_call
 
 from timex import engine
-from timex.baselines.winit import Generator
 from timex.engine import Noise
+from timex.explainers.winit import Generator
+from timex.nn.layers import DecoderLayer, mean_over_time, observed_steps, time_encoding
 from timex.reference import CNN, LSTM, REFERENCES, Transformer, load_reference, save_reference
-from timex.reference.base import build, initialised, mean_over_time, observed_steps, weights_hash
+from timex.reference.base import build, initialised, weights_hash
 from timex.reference.cnn import halve
+from timex.reference.copies import copied
 from timex.reference.lstm import backward_in_eval
-from timex.reference.transformer import DecoderLayer, time_encoding
-from timex.reference.wrap import copied
 
 B, T, D, C = 5, 11, 3, 4
 SHAPE = {"n_channels": D, "n_classes": C, "n_steps": T}
-SMALL = {"transformer": {"n_layers": 2, "d_hidden": 7}, "cnn": {"width": 6}, "lstm": {"hidden": 5, "n_layers": 2}}
+TRANSFORMER = {"n_layers": 2, "d_hidden": 7}
+SMALL = {
+    "transformer": TRANSFORMER,
+    "transformer_residual": TRANSFORMER,
+    "cnn": {"width": 6},
+    "lstm": {"hidden": 5, "n_layers": 2},
+}
 
 
 def randomised(module, seed=0):
@@ -37,6 +43,10 @@ def randomised(module, seed=0):
 
 def model_of(arch, seed=0, **config):
     return randomised(build(arch, {**SHAPE, **SMALL[arch], **config}), seed)
+
+
+def embedding(model, *arguments, **options):
+    return model.output(*arguments, **options).z
 
 
 def series(seed=0, n=B, t=T):
@@ -104,22 +114,22 @@ def torch_encoder(model):
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 @torch.no_grad()
-def test_transformer_is_torchs_encoder(n_layers):
-    model = model_of("transformer", n_layers=n_layers)
+def test_transformer_with_residuals_is_torchs_encoder(n_layers):
+    model = model_of("transformer_residual", n_layers=n_layers)
     h = torch_encoder(model)(encoded_by_hand(series()))  # (B, T, M)
     close(model.encoder(series()), h)
-    close(model.encode(series()), h.mean(dim=1))
+    close(embedding(model, series()), h.mean(dim=1))
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 @torch.no_grad()
-def test_transformer_is_torchs_encoder_with_padding(n_layers):
-    model, x, observed = model_of("transformer", n_layers=n_layers), series(), some_observed()
+def test_transformer_with_residuals_is_torchs_encoder_with_padding(n_layers):
+    model, x, observed = model_of("transformer_residual", n_layers=n_layers), series(), some_observed()
     steps = observed.any(dim=2)
     h = torch_encoder(model)(encoded_by_hand(x), src_key_padding_mask=~steps)
     close(model.encoder(x, None, steps)[steps], h[steps])
-    close(model.encode(x, None, observed), torch.stack([h[i, steps[i]].mean(dim=0) for i in range(B)]))
-    assert (apart(model.encode(x, None, observed), model.encode(x))[1:] > 1e-3).all()
+    close(embedding(model, x, None, observed), torch.stack([h[i, steps[i]].mean(dim=0) for i in range(B)]))
+    assert (apart(embedding(model, x, None, observed), embedding(model, x))[1:] > 1e-3).all()
 
 
 @torch.no_grad()
@@ -150,13 +160,13 @@ def test_time_encoding_by_hand():
 
 @torch.no_grad()
 def test_times_count():
-    model, x = model_of("transformer"), series()
+    model, x = model_of("transformer_residual"), series()
     times = torch.arange(1.0, T + 1).repeat(B, 1)
-    assert torch.equal(model.encode(x, times), model.encode(x))  # 1..T is what None means
+    assert torch.equal(embedding(model, x, times), embedding(model, x))  # 1..T is what None means
     times[1] = times[1] ** 1.1
-    moved = model.encode(x, times)
+    moved = embedding(model, x, times)
     close(moved, torch_encoder(model)(encoded_by_hand(x, times)).mean(dim=1))
-    assert (apart(moved, model.encode(x)) > 1e-3).tolist() == [False, True, False, False, False]
+    assert (apart(moved, embedding(model, x)) > 1e-3).tolist() == [False, True, False, False, False]
 
 
 @torch.no_grad()
@@ -164,8 +174,8 @@ def test_steps_have_no_order_but_their_times():
     model, x, observed = model_of("transformer"), series(), some_observed()
     times = torch.arange(1.0, T + 1).repeat(B, 1)
     order = torch.randperm(T, generator=torch.Generator().manual_seed(3))
-    close(model.encode(x[:, order], times[:, order], observed[:, order]), model.encode(x, times, observed))
-    assert (apart(model.encode(x[:, order], times), model.encode(x, times)) > 1e-3).all()
+    close(embedding(model, x[:, order], times[:, order], observed[:, order]), embedding(model, x, times, observed))
+    assert (apart(embedding(model, x[:, order], times), embedding(model, x, times)) > 1e-3).all()
 
 
 def masked_by_hand(model, x, m):
@@ -176,26 +186,28 @@ def masked_by_hand(model, x, m):
         q, k, v = (F.linear(h, p.weight, p.bias) for p in (a.q_proj, a.k_proj, a.v_proj))
         weights = torch.einsum("btm,bsm->bts", q, k).div(math.sqrt(16 + D)).softmax(dim=2)
         weights = weights * torch.einsum("bt,bs->bts", m, m)
-        h = layer.norm1(h + a.out_proj(torch.einsum("bts,bsm->btm", weights, v)))
+        attended = a.out_proj(torch.einsum("bts,bsm->btm", weights, v))
+        h = layer.norm1(h + attended if model.config["residual"] else attended)
         h = layer.norm2(h + layer.feed_forward.linear2(F.relu(layer.feed_forward.linear1(h))))
     return h.mean(dim=1)
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize("arch", ["transformer", "transformer_residual"])
 @torch.no_grad()
-def test_attention_mask(n_layers):
-    model, x = model_of("transformer", n_layers=n_layers), series()
+def test_attention_mask(arch, n_layers):
+    model, x = model_of(arch, n_layers=n_layers), series()
     g = torch.Generator().manual_seed(2)
     soft = torch.rand(B, T, generator=g)
     for m in (soft, (soft > 0.5).float()):
-        close(model.encode(x, mask=m), masked_by_hand(model, x, m))
-        assert (apart(model.encode(x, mask=m), model.encode(x)) > 1e-3).all()
-    assert torch.equal(model.encode(x, mask=torch.ones(B, T)), model.encode(x))
+        close(embedding(model, x, mask=m), masked_by_hand(model, x, m))
+        assert (apart(embedding(model, x, mask=m), embedding(model, x)) > 1e-3).all()
+    assert torch.equal(embedding(model, x, mask=torch.ones(B, T)), embedding(model, x))
 
 
 def test_attention_mask_has_a_gradient():
     model, m = model_of("transformer"), torch.full((B, T), 0.5, requires_grad=True)
-    model.encode(series(), mask=m).pow(2).sum().backward()
+    embedding(model, series(), mask=m).pow(2).sum().backward()
     assert (m.grad.abs() > 0).all()
 
 
@@ -213,8 +225,8 @@ def test_cudnn_is_left_as_the_user_set_it(monkeypatch, gradient):
 
 def test_normalised_embeddings_have_unit_length():
     plain, unit = model_of("transformer"), model_of("transformer", normalise=True)
-    close(unit.encode(series()).norm(dim=1), torch.ones(B))
-    close(unit.encode(series()), plain.encode(series()) / plain.encode(series()).norm(dim=1, keepdim=True))
+    close(embedding(unit, series()).norm(dim=1), torch.ones(B))
+    close(embedding(unit, series()), embedding(plain, series()) / embedding(plain, series()).norm(dim=1, keepdim=True))
 
 
 # ------------------------------------------------------------------------------------------------- padding and means
@@ -235,15 +247,15 @@ def test_padding_does_not_reach_the_transformers_embedding():
     model, x, observed = model_of("transformer"), series(), some_observed()
     padding = ~observed.any(dim=2)
     times = torch.arange(1.0, T + 1).repeat(B, 1)
-    z = model.encode(x, times, observed)
+    z = embedding(model, x, times, observed)
     other_x = torch.where(padding[:, :, None], 1e3 * series(seed=9), x)
     other_times = torch.where(padding, 77.0, times)
-    close(model.encode(other_x, other_times, observed), z)
+    close(embedding(model, other_x, other_times, observed), z)
     # a sample alone, cut to what was measured, says the same
     short = slice(0, T - 4)
-    cut = model.encode(x[2:3, short], times[2:3, short], observed[2:3, short])
+    cut = embedding(model, x[2:3, short], times[2:3, short], observed[2:3, short])
     close(cut, z[2:3])
-    unseen = model.encode(x[:1], None, torch.zeros(1, T, D, dtype=torch.bool))
+    unseen = embedding(model, x[:1], None, torch.zeros(1, T, D, dtype=torch.bool))
     assert torch.equal(unseen, torch.zeros(1, 16 + D))
 
 
@@ -252,9 +264,9 @@ def test_lstm_is_torchs_and_averages_the_measured_steps():
     model, x, observed = model_of("lstm"), series(), some_observed()
     h, _ = model.lstm(x)
     assert (h.shape, model.embedding_size) == ((B, T, 10), 10)
-    close(model.encode(x), h.mean(dim=1))
+    close(embedding(model, x), h.mean(dim=1))
     steps = observed.any(dim=2)
-    close(model.encode(x, None, observed), torch.stack([h[i, steps[i]].mean(dim=0) for i in range(B)]))
+    close(embedding(model, x, None, observed), torch.stack([h[i, steps[i]].mean(dim=0) for i in range(B)]))
 
 
 def test_lstms_recurrent_layers_stay_in_training_mode():
@@ -264,7 +276,7 @@ def test_lstms_recurrent_layers_stay_in_training_mode():
         holder = nn.ModuleList([model]).train(mode)
         assert (holder.training, model.training, model.head.training, model.lstm.training) == (mode, mode, mode, True)
     assert model.lstm.dropout == 0
-    close(model.train().encode(x), model.eval().encode(x))
+    close(embedding(model.train(), x), embedding(model.eval(), x))
 
 
 @torch.no_grad()
@@ -296,13 +308,13 @@ def test_cnn_is_torchs_and_averages_the_measured_windows():
     h = nn.Sequential(*blocks)(x.transpose(1, 2))  # (B, W, 3)
     assert h.shape == (B, 6, 3)
     assert [block.kernel_size[0] for block in model.blocks] == [7, 3, 3]
-    close(model.encode(x), h.mean(dim=2))
+    close(embedding(model, x), h.mean(dim=2))
     observed = torch.ones(B, t, D, dtype=torch.bool)
     observed[1, 16:] = observed[2, 17:] = observed[3, 1:] = observed[4, :] = False
     observed[0, 4, 1] = False  # the step is still measured
     observed[2, :7] = False  # and so is a window of which one step was, the eighth
     expected = [h[0].mean(1), h[1, :, :2].mean(1), h[2].mean(1), h[3, :, 0], torch.zeros(6)]
-    close(model.encode(x, None, observed), torch.stack(expected))
+    close(embedding(model, x, None, observed), torch.stack(expected))
 
 
 @pytest.mark.parametrize("length", [2, 7, 10])
@@ -317,19 +329,16 @@ def test_halve_is_max_pool(length):
 
 @pytest.mark.parametrize("arch", REFERENCES)
 @torch.no_grad()
-def test_one_pass_said_three_ways(arch):
+def test_output_is_the_embedding_and_the_heads_logits(arch):
     model, x, observed = model_of(arch), series(), some_observed()
     for rest in ((), (torch.linspace(1, 9, T).repeat(B, 1), observed)):
-        z = model.encode(x, *rest)
-        out = model.output(x, *rest)
-        assert (z.shape, out.logits.shape) == ((B, model.embedding_size), (B, C))
-        assert torch.equal(out.z, z)
-        assert torch.equal(out.logits, model(x, *rest))
-        assert torch.equal(out.logits, model.predict(z))
+        z, logits = model.output(x, *rest)
+        assert (z.shape, logits.shape) == ((B, model.embedding_size), (B, C))
+        assert torch.equal(logits, model(x, *rest))
     first, _, last = model.head
-    close(model.predict(z), F.relu(z @ first.weight.T + first.bias) @ last.weight.T + last.bias)
+    close(logits, F.relu(z @ first.weight.T + first.bias) @ last.weight.T + last.bias)
     # a sample does not depend on its batch
-    close(model.encode(x[2:3]), model.encode(x)[2:3])
+    close(embedding(model, x[2:3]), embedding(model, x)[2:3])
 
 
 @torch.no_grad()
@@ -376,6 +385,7 @@ def test_stacked_models_are_the_loop(arch):
 def test_which_models_can_be_stacked_and_masked():
     assert {arch: (cls.stackable, cls.attention) for arch, cls in REFERENCES.items()} == {
         "transformer": (True, True),
+        "transformer_residual": (True, True),
         "cnn": (True, False),
         "lstm": (False, False),
     }
@@ -384,7 +394,7 @@ def test_which_models_can_be_stacked_and_masked():
 @pytest.mark.parametrize(("cls", "name"), [(CNN, "CNN"), (LSTM, "LSTM")])
 def test_models_without_attention_refuse_its_mask(cls, name):
     with pytest.raises(ValueError, match=rf"^The {name} has no attention to mask: mask the values instead\.$"):
-        cls(**SHAPE).encode(series(), mask=torch.ones(B, T))
+        cls(**SHAPE).output(series(), mask=torch.ones(B, T))
 
 
 def test_cnn_refuses_short_series():
@@ -420,32 +430,30 @@ def test_saved_models_come_back_bit_by_bit(arch, tmp_path):
     assert all(torch.equal(state[name], value) for name, value in loaded.state_dict().items())
     assert torch.equal(loaded(series()), model(series()))
     facts = json.loads((folder / "reference.json").read_text())
-    assert (facts["format"], facts["arch"], facts["dataset"], facts["seed"]) == (1, arch, "mine", 3)
-    assert sorted(p.name for p in folder.iterdir()) == ["model.safetensors", "reference.json"]
+    assert (facts["hash"], facts["arch"], facts["dataset"], facts["seed"]) == (weights_hash(model), arch, "mine", 3)
 
 
-@pytest.mark.parametrize("name", ["reference.json", "model.safetensors"])
-def test_a_missing_file_is_named(name, tmp_path):
-    save_reference(model_of("cnn"), tmp_path)
-    (tmp_path / name).unlink()
-    with pytest.raises(FileNotFoundError, match=rf"holds no reference model: {name} is missing\. `timex train` writes one"):
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"holds no reference: reference\.json is missing\. .* `timex train` write one"):
         load_reference(tmp_path)
 
 
 def test_tampered_weights_are_refused(tmp_path):
-    save_reference(model_of("cnn"), tmp_path)
-    weights = load_file(tmp_path / "model.safetensors")
+    (path,) = save_reference(model_of("cnn"), tmp_path).glob("*.safetensors")
+    weights = load_file(path)
     weights["head.2.bias"][1] += 1e-6
-    save_file(weights, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"does not belong to reference\.json \(hashes differ\): save it again\."):
+    save_file(weights, path)
+    with pytest.raises(ValueError, match=rf"{path.name} is damaged: its SHA-256 is not the one that reference\.json holds"):
         load_reference(tmp_path)
 
 
 def test_unknown_architectures_list_the_known(tmp_path):
-    save_reference(model_of("cnn"), tmp_path)
-    description = json.loads((tmp_path / "reference.json").read_text())
-    (tmp_path / "reference.json").write_text(json.dumps({**description, "arch": "rnn"}))
-    with pytest.raises(ValueError, match=r"^Unknown architecture 'rnn'; known: transformer, cnn, lstm\.$"):
+    model = model_of("cnn")
+    model.arch = "rnn"
+    save_reference(model, tmp_path)
+    with pytest.raises(
+        ValueError, match=r"^Unknown architecture 'rnn'; known: transformer, transformer_residual, cnn, lstm\.$"
+    ):
         load_reference(tmp_path)
 
 

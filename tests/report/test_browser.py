@@ -4,28 +4,27 @@ Needs Debian's chromium (`.ci/run` installs it) and the package playwright; with
 Set TIMEX_SCREENSHOTS to a folder to keep the pictures that the tests take.
 """
 
+import dataclasses
 import os
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
+from making import make, make_demo, make_landmarks
 from reading import unpack
-from test_page import EVIL, make, make_landmarks
-from typer.testing import CliRunner
+from test_page import EVIL
 
-from timex.cli import app
-from timex.data import LOADERS
-from timex.data.synthetic import freqshapes
 from timex.report.page import write_report
-from timex.types import Explanation
 
 pytestmark = pytest.mark.slow
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 
-DESKTOP, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
+DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +38,44 @@ def chromium():
         browser.close()
 
 
+HISTORY = [
+    {"epoch": k, "loss": 4.0 / (k + 1), "criterion": 2.0 / (k + 1), "val_agreement": 1 - 0.5**k, "selected": k == 8}
+    for k in range(10)
+]
+SCORES = {
+    "timex": {"auprc": 0.91, "aup": 0.8},
+    "ig": {"auprc": 0.83, "aup": 0.85},
+    "amplitude": {"auprc": 0.99, "aup": 0.9},
+    "random": {"auprc": 0.12, "aup": 0.1},
+    "reference": {"f1": 0.97},
+}
+
+
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
-    """What the demo writes, from few samples and short trainings."""
-    folder = tmp_path_factory.mktemp("demo")
-    whole = LOADERS["freqshapes"]
-    LOADERS["freqshapes"] = lambda seed, fold: freqshapes(seed, fold, sizes=(256, 32, 120))
-    try:
-        result = CliRunner().invoke(
-            app, ["demo", "--out", str(folder), "--epochs", "10", "--reference-epochs", "40"], catch_exceptions=False
-        )
-    finally:
-        LOADERS["freqshapes"] = whole
-    assert result.exit_code == 0, result.output
-    assert "report.html" in result.output
-    return folder
+def e():
+    """120 explanations of one channel."""
+    return make_demo()
+
+
+@pytest.fixture(scope="module")
+def ward(tmp_path_factory):
+    """The page of explanations of four channels with names, units and a sampling rate."""
+    names = {"channels": ("pulse", "flow", "spo2", "temp"), "units": ("1/min", "l/s", "%", "°C")}
+    ids = [f"bed-{i}" for i in range(120)]
+    explained = make_demo(d=4, **names, ids=ids, sampling_rate=25.0)
+    path = tmp_path_factory.mktemp("ward") / "report.html"
+    return write_report(path, explained, landmarks=make_landmarks((30, 30, 30, 30)), prior=0.15, projection="pca", title="Ward")
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory, e):
+    """The page of two methods, with scores and a training."""
+    nothing = {"mask": None, "embedding": None, "landmark": None, "agreement": None, "divergence": None}
+    ig = dataclasses.replace(e, attribution=e.x * (e.attribution - 0.3), signed=True, method="ig", **nothing)
+    path = tmp_path_factory.mktemp("demo") / "report.html"
+    given = {"scores": SCORES, "history": HISTORY, "occlusion": {"timex": {0.5: 0.97, 0.9: 0.8}, "ig": {0.5: 0.9, 0.9: 0.6}}}
+    methods = {"timex": e, "ig": ig}
+    return write_report(path, methods, landmarks=make_landmarks((40, 30, 20, 8)), prior=0.15, projection="pca", **given)
 
 
 class Visitor:
@@ -123,13 +145,11 @@ def visit(chromium):
         visitor.leave()
 
 
-class TestDemo:
-    """The page that the demo writes, with TimeX and integrated gradients."""
+class TestPage:
+    """The page of TimeX and integrated gradients."""
 
-    def test_a_click_on_a_point_shows_what_was_explained(self, demo, visit):
-        page = visit(demo / "report.html")
-        e = Explanation.load(demo / "explanations.npz")
-        truth = np.load(demo / "data.npz")["truth"]
+    def test_a_click_on_a_point_shows_what_was_explained(self, demo, e, visit):
+        page = visit(demo)
         i = 17
         page.click_at(page.ask(f"pointAt({i})"))
         chosen = page.ask("state.sample")  # points may lie on top of each other: the nearest is taken
@@ -147,11 +167,11 @@ class TestDemo:
             assert float(words[2].removeprefix("value ")) == pytest.approx(e.x[i, step, 0], abs=2e-3)
             assert float(words[3].removeprefix("attribution ")) == pytest.approx(e.attribution[i, step, 0], abs=3e-3)
             assert words[4] == ("kept" if e.mask[i, step, 0] else "not kept")
-            assert ("ground truth" in words) == truth[i, step, 0]
+            assert ("ground truth" in words) == e.series.truth[i, step, 0]
 
     def test_the_colours_drawn_are_those_of_the_data(self, demo, visit):
-        page = visit(demo / "report.html", "sample=3")
-        _, packed = unpack(demo / "report.html")
+        page = visit(demo, "sample=3")
+        _, packed = unpack(demo)
         for method in (0, 1):
             page.page.click(f"#methods button >> nth={method}")
             (lane,) = page.ask("lanes()")
@@ -169,8 +189,8 @@ class TestDemo:
             )
 
     def test_a_click_on_a_landmark_shows_its_neighbours(self, demo, visit):
-        page = visit(demo / "report.html")
-        meta, packed = unpack(demo / "report.html")
+        page = visit(demo)
+        meta, packed = unpack(demo)
         page.click_at(page.ask("landmarkAt(0)"))
         first = meta["landmarks"][0]
         assert page.text("#landmark-title") == f"Landmark {first['number']}, rank 1 of {len(meta['landmarks'])}"
@@ -188,27 +208,27 @@ class TestDemo:
         assert page.text("#sample-title") == f"Sample {first['nearest'][0]}"
 
     def test_filters_count_and_step(self, demo, visit):
-        page = visit(demo / "report.html")
-        _, packed = unpack(demo / "report.html")
+        page = visit(demo)
+        _, packed = unpack(demo)
         classes, counts = np.unique(packed["prediction"], return_counts=True)
         c = int(classes[counts.argmax()])
         page.page.select_option("#filter-class", str(c))
         assert page.text("#shown") == f"{counts.max()} of 120 shown"
         page.page.select_option("#filter-correct", "0")
         wrong = np.flatnonzero((packed["prediction"] == c) & (packed["correct"] == 0)).tolist()
+        assert len(wrong) > 1
         assert page.ask("shown()") == wrong
-        if wrong:
-            page.page.keyboard.press("Tab")  # away from the list, which uses the arrows itself
-            page.page.locator("#map").focus()
-            page.page.keyboard.press("ArrowRight")
-            following = next((i for i in wrong if i > 0), wrong[0])
-            assert page.ask("state.sample") == following
+        page.page.click("#tab-sample")
+        assert page.text("#sample-title") == f"Sample {wrong[0]}"  # the panel moves to a sample that is shown
+        page.page.locator("#map").focus()
+        page.page.keyboard.press("ArrowRight")
+        assert page.ask("state.sample") == wrong[1]
         page.page.keyboard.press("Escape")
         assert page.text("#shown") == "120 of 120 shown"
 
     def test_a_lasso_keeps_what_lies_inside(self, demo, visit):
-        page = visit(demo / "report.html")
-        _, _packed = unpack(demo / "report.html")
+        page = visit(demo)
+        _, _packed = unpack(demo)
         page.page.click("#lasso")
         box = page.page.locator("#map").bounding_box()
         x0, x1 = box["x"] + 0.05 * box["width"], box["x"] + 0.5 * box["width"]
@@ -224,7 +244,7 @@ class TestDemo:
         assert "lasso" in page.address()
 
     def test_methods_side_by_side(self, demo, visit):
-        page = visit(demo / "report.html")
+        page = visit(demo, "view=sample")
         assert page.page.locator("#methods button").all_inner_texts() == ["timex", "ig", "all"]
         page.page.keyboard.press("m")
         assert page.address()["method"] == "ig"
@@ -234,16 +254,22 @@ class TestDemo:
         page.screenshot("comparison")
 
     def test_scores_and_training(self, demo, visit):
-        page = visit(demo / "report.html", "view=scores")
+        page = visit(demo, "view=scores")
         rows = page.page.locator("#scores tbody tr td:first-child").all_inner_texts()
-        assert rows[:2] == ["timex", "ig"]
+        assert rows == ["timex", "ig", "amplitude control", "random control", "reference"]
+        bold = page.page.locator("#scores td.best").all_inner_texts()
+        assert bold == ["0.910", "0.850"]  # the best of the methods that see the model
+        grey = page.page.evaluate("getComputedStyle(document.querySelector('tr.control td')).color")
+        assert grey != page.page.evaluate("getComputedStyle(document.querySelector('tbody td')).color")
+        assert page.page.locator("#scores th").all_inner_texts() == ["", "AUPRC ↑", "AUP ↑", "", "F1 ↑"]
+        assert "precision over recall" in page.text(".definitions")
         assert {"Training", "Validation"} <= set(page.page.locator("figcaption").all_inner_texts())
         page.screenshot("scores")
 
     def test_an_address_brings_the_view_back(self, demo, visit):
-        first = visit(demo / "report.html", "sample=5&colour=correct&method=all")
+        first = visit(demo, "sample=5&colour=correct&method=all")
         first.page.keyboard.press("+")
-        again = visit(demo / "report.html", first.page.url.partition("#")[2])
+        again = visit(demo, first.page.url.partition("#")[2])
         for field in ("sample", "colour", "method", "view", "filter"):
             assert again.ask(f"state.{field}") == first.ask(f"state.{field}")
         np.testing.assert_allclose(again.ask("pointAt(9)"), first.ask("pointAt(9)"), atol=2)
@@ -254,14 +280,12 @@ class TestDemo:
         assert again.ask("state.zoom.k") == 1
 
     def test_an_address_of_nonsense_is_ignored(self, demo, visit):
-        page = visit(
-            demo / "report.html", "sample=zzz&colour=pink&method=no&class=abc&lasso=1,x&zoom=0,0&landmark=-4&view=%3Cb%3E"
-        )
+        page = visit(demo, "sample=zzz&colour=pink&method=no&class=abc&lasso=1,x&zoom=0,0&landmark=-4&view=%3Cb%3E")
         assert page.ask("shown().length") == 120
-        assert page.ask("state.view") == "sample"
+        assert page.ask("state.view") == "sample"  # since a sample is named
 
     def test_keys_and_focus(self, demo, visit):
-        page = visit(demo / "report.html")
+        page = visit(demo)
         page.page.keyboard.press("/")
         assert page.page.evaluate("document.activeElement.id") == "search"
         page.page.keyboard.type("44")
@@ -283,7 +307,7 @@ class TestDemo:
         assert ring == "solid"
 
     def test_everything_that_can_be_pressed_has_a_name(self, demo, visit):
-        page = visit(demo / "report.html")
+        page = visit(demo)
         nameless = page.page.evaluate(
             """() => [...document.querySelectorAll("button, select, input, canvas[tabindex]")]
                 .filter((e) => !e.hidden && !(e.innerText || e.getAttribute("aria-label") || e.labels?.length))
@@ -294,29 +318,158 @@ class TestDemo:
     @pytest.mark.parametrize("scheme", ["light", "dark"])
     @pytest.mark.parametrize(("name", "viewport"), [("desktop", DESKTOP), ("phone", PHONE)])
     def test_light_and_dark_at_every_width(self, demo, visit, name, viewport, scheme):
-        page = visit(demo / "report.html", viewport=viewport, color_scheme=scheme)
+        page = visit(demo, viewport=viewport, color_scheme=scheme)
         assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         background = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (max(int(v) for v in re.findall(r"\d+", background)) > 128) == (scheme == "light")
-        page.screenshot(f"{name}-{scheme}")
-        page.page.click("#tab-landmarks")
-        assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+        for tab in ("overview", "sample", "landmarks", "scores"):
+            page.page.click(f"#tab-{tab}")
+            assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+            page.screenshot(f"{tab}-{name}-{scheme}")
+
+
+class TestOverview:
+    """The tab to land on."""
+
+    def test_it_is_the_first_and_says_how_far_to_trust(self, demo, visit):
+        page = visit(demo)
+        assert page.ask("state.view") == "overview"
+        banner = page.text("#banner")
+        for words in ("The surrogate check is passed", "96 %", "94 %", "empty explanations would reach 26 %"):
+            assert words in banner
+        page.page.click("#tab-sample")
+        assert page.address()["sample"] == "0"
+
+    def test_each_list_is_a_click_from_its_samples(self, demo, visit):
+        page = visit(demo)
+        lists = page.page.locator("#attention button")
+        assert lists.all_inner_texts() == [
+            "5 samples: the model is wrong",
+            "7 samples: the surrogate disagrees",
+            "3 samples: the explanation is empty: no cell has p > .5",
+        ]
+        expected = [[4, 13, 22, 31, 40], [5, 17, 29, 41, 53, 65, 77], [10, 50, 90]]
+        for j, samples in enumerate(expected):
+            page.page.click("#tab-overview")
+            lists.nth(j).click()
+            assert page.ask("shown()") == samples
+            assert page.text("#sample-title") == f"Sample {samples[0]}"
+
+    def test_a_row_per_class_opens_its_samples_and_its_exemplar(self, ward, visit):
+        page = visit(ward)
+        meta, packed = unpack(ward)
+        cards = page.page.locator("#classes article")
+        assert cards.count() == 4
+        assert [text.split("\n")[0] for text in cards.all_inner_texts()] == ["early", "second", "third", "late"]
+        first = meta["perClass"][0]
+        assert f"cells kept: {round(100 * first['kept'])} %" in cards.nth(0).inner_text()
+        assert cards.nth(0).locator(".bars > span").first.inner_text() == "pulse [1/min]"
+        cards.nth(2).locator(".link").click()
+        assert page.ask("shown()") == np.flatnonzero(packed["prediction"] == 2).tolist()
+        page.page.click("#tab-overview")
+        cards.nth(2).locator(".exemplar").click()
+        assert page.text("#sample-title") == f"Sample bed-{meta['perClass'][2]['exemplar']}"
+
+    def test_the_confusion_matrix_filters(self, demo, e, visit):
+        page = visit(demo)
+        table = np.zeros((4, 4), dtype=int)
+        np.add.at(table, (e.series.y, e.prediction), 1)
+        rows = [[int(v) for v in row.split("\t")[1:]] for row in page.text("#confusion tbody").splitlines()]
+        assert rows == table.tolist()
+        page.page.click("#confusion tbody tr:nth-child(1) td:nth-of-type(2) button")  # truly early, predicted second
+        assert page.ask("shown()") == np.flatnonzero((e.series.y == 0) & (e.prediction == 1)).tolist()
+        assert page.address()["class"] == "1"
+
+    def test_without_labels_and_surrogate_nothing_is_claimed(self, tmp_path, visit):
+        nothing = {"mask": None, "agreement": None, "divergence": None, "landmark": None, "embedding": None, "method": "ig"}
+        page = visit(write_report(tmp_path / "report.html", make(**nothing)))
+        assert "not checked" in page.text("#banner")
+        assert page.page.locator("#confusion-box").is_hidden()
+        assert "Nothing to list" in page.text("#attention")
+        assert page.page.locator(".for-trust").is_hidden()
+
+
+class TestSample:
+    """What one explanation says of itself."""
+
+    @pytest.mark.parametrize(
+        ("sample", "kind", "words"),
+        [(0, "trusted", "the surrogate agrees"), (5, "weak", "the surrogate disagrees"), (10, "empty", "no cell has p > .5")],
+    )
+    def test_the_trust_chip_is_in_words(self, ward, visit, sample, kind, words):
+        page = visit(ward, f"sample=bed-{sample}")
+        assert page.page.locator("#trust .chip").get_attribute("class") == f"chip {kind}"
+        assert page.text("#trust") == f"{kind}: {words}"
+        page.screenshot(f"sample-{kind}")
+
+    def test_an_empty_explanation_gets_no_green_tick(self, ward, visit):
+        page = visit(ward, "sample=bed-10")
+        surrogate = page.page.locator("#verdict dd").nth(2)
+        assert surrogate.inner_text().startswith("agrees, but sees no cell")
+        assert surrogate.locator(".good").count() == 0
+        assert "the strongest tenth of the cells" in page.text("#spans >> xpath=preceding-sibling::h3[1]")
+
+    def test_no_colour_up_to_the_prior_and_strong_above_half(self, ward, visit):
+        page = visit(ward, "sample=bed-0")
+        none, below, weak, strong = (page.ask(f"colourOf(0, {level})") for level in (0, 38, 120, 140))  # of 254
+        assert none == below == "rgb(255,255,255)"
+        lightness = [sum(int(v) for v in re.findall(r"\d+", colour)) for colour in (weak, strong)]
+        assert lightness[0] - lightness[1] > 60
+
+    def test_class_colours_and_units(self, ward, visit):
+        page = visit(ward, "sample=bed-3")
+        dots = page.page.evaluate("[...document.querySelectorAll('#verdict .dot')].map((d) => d.style.background)")
+        assert dots == ["rgb(204, 121, 167)"] * 2  # of the predicted and of the true class, as on the map
+        assert page.ask("meta.timeLabel") == "step (25 per second)"
+        page.page.mouse.move(*page.ask("cellAt(2, 7)"))
+        assert page.text("#readout").startswith("spo2 [%] · t = 8 · ")
+
+
+def test_filters_that_find_nothing_say_so(demo, visit):
+    page = visit(demo, "sample=0")
+    page.page.select_option("#filter-correct", "0")
+    page.page.select_option("#filter-trust", "0")
+    assert page.text("#shown") == "0 of 120 shown"
+    assert page.page.locator("#panel-sample").is_hidden()
+    assert "No explanation passes these filters" in page.text("#nothing")
+    page.screenshot("nothing")
+    page.page.click("#nothing-reset")
+    assert page.text("#shown") == "120 of 120 shown"
+    assert page.page.locator("#panel-sample").is_visible()
+
+
+def test_a_search_finds_samples_that_filters_hide(demo, visit):
+    page = visit(demo, "correct=0&trust=0&sample=0")
+    page.page.fill("#search", "17")
+    assert page.text("#sample-title") == "Sample 17"
+    assert page.page.input_value("#search") == "17"
+
+
+def test_filters_are_folded_on_a_phone(demo, visit):
+    page = visit(demo, viewport=PHONE)
+    assert page.page.locator("#filter-class").is_hidden()
+    page.page.click("#filters-open")
+    page.page.select_option("#filter-class", "1")
+    assert page.ask("shown().length") < 120
 
 
 def test_names_are_shown_as_text(tmp_path, visit):
     names = (EVIL, "</script><script>alert(2)</script>", "<b>bold</b>")
-    e = make(channels=names, classes=(EVIL, "<svg onload=alert(3)>"))
+    labels = {"y": np.arange(9) % 2, "ids": [f"{EVIL}{i}" for i in range(9)]}
+    e = make(channels=names, classes=(EVIL, "<svg onload=alert(3)>"), **labels)
     path = write_report(
         tmp_path / "report.html",
         {EVIL: e, "</script>": make(channels=names, classes=e.classes)},
         landmarks=make_landmarks(),
-        ids=[f"{EVIL}{i}" for i in range(len(e))],
         scores={EVIL: {"<i>x</i>": 1.0}},
         history=[{"epoch": 0, "loss": 1.0, "selected": True}],
         title=EVIL,
     )
     page = visit(path)
     assert page.text("h1") == EVIL
+    assert EVIL in page.text("#classes")
+    assert EVIL in page.text("#confusion")
+    page.page.click("#tab-sample")
     assert page.text("#sample-title") == f"Sample {EVIL}0"
     assert EVIL in page.text("#verdict")
     assert any(name in page.text("#spans") for name in names)
@@ -327,13 +480,13 @@ def test_names_are_shown_as_text(tmp_path, visit):
     page.click_at(page.ask("pointAt(2)"))
     page.page.mouse.move(*page.ask("pointAt(4)"))
     assert EVIL in page.text("#tip-text")
-    assert page.page.evaluate("document.querySelectorAll('img, b:not(.bars b), svg[onload]').length") == 0
+    assert page.page.evaluate("document.querySelectorAll('img, b:not(.bars b, #attention b), svg[onload]').length") == 0
 
 
 @pytest.mark.parametrize(("n", "t", "d"), [(1, 20, 1), (12, 5000, 2), (12, 100, 64)])
 def test_every_shape_is_drawn(tmp_path, visit, n, t, d):
     e = make(n=n, t=t, d=d)
-    page = visit(write_report(tmp_path / "report.html", e, landmarks=make_landmarks()))
+    page = visit(write_report(tmp_path / "report.html", e, landmarks=make_landmarks()), "view=sample")
     lanes = page.ask("lanes()")
     assert len(lanes) == min(d, 16)
     if d > 16:
@@ -364,3 +517,12 @@ def test_irregular_series_and_methods_without_a_latent_space(tmp_path, visit):
             assert words[2] == "not observed"
     assert page.page.locator("#tab-landmarks").is_hidden()
     assert "this method has no latent space" in page.text("#map-note")
+
+
+def test_the_benchmark_of_the_page_runs(chromium):
+    script = Path(__file__).parents[2] / "benchmarks" / "page.py"
+    arguments = ["--explanations", "30", "--steps", "20", "--channels", "2", "--repeats", "1"]
+    done = subprocess.run([sys.executable, str(script), *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"explanations": 30' in done.stdout
+    assert "click, median" in done.stdout

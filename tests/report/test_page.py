@@ -10,47 +10,15 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from making import Z, make, make_landmarks
 from reading import tags_of, unpack
 
-from timex.method.landmarks import Landmarks
-from timex.report import packing, page
+from timex.report import embed, page, places
 from timex.report.page import write_report
-from timex.types import Explanation
+from timex.report.spans import important_spans
 
-N, T, D, C, Z = 9, 14, 3, 2, 4
+N, T, D = 9, 14, 3
 EVIL = "<img src=x onerror=alert(1)>"
-
-
-def make(n=N, t=T, d=D, **changes):
-    rng = np.random.default_rng(n * t * d)
-    attribution = rng.random((n, t, d)).astype(np.float32)
-    given = {
-        "x": rng.normal(size=(n, t, d)).astype(np.float32) * 7,
-        "attribution": attribution,
-        "prediction": np.arange(n) % C,
-        "probability": np.where(np.arange(n)[:, None] % C == np.arange(C), 0.9, 0.1).astype(np.float32),
-        "method": "timex",
-        "mask": attribution > 0.5,
-        "embedding": rng.normal(size=(n, Z)).astype(np.float32),
-        "landmark": np.arange(n) % 3,
-        "agreement": np.arange(n) % 3 != 1,
-        "divergence": np.linspace(0.0, 0.4, n).astype(np.float32),
-        "channels": tuple(f"sensor {k}" for k in range(d)),
-        "classes": ("calm", "storm"),
-    }
-    return Explanation(**(given | changes))
-
-
-def make_landmarks(counts=(2, 9, 4)):
-    counts = np.asarray(counts)
-    n = len(counts)
-    return Landmarks(
-        vectors=np.eye(n, Z, dtype=np.float32),
-        counts=counts,
-        nearest=np.zeros((n, 1), dtype=np.int64),
-        similarity=np.ones((n, 1), dtype=np.float32),
-        composition=np.stack([counts, 0 * counts], axis=1),
-    )
 
 
 def write(tmp_path, explanations, **rest):
@@ -59,25 +27,55 @@ def write(tmp_path, explanations, **rest):
 
 class TestWhatIsPacked:
     def test_values_attributions_masks_and_truth_come_back(self, tmp_path):
-        e = make()
+        truth = np.random.default_rng(1).random((N, T, D)) < 0.2
+        e = make(truth=truth, y=np.zeros(N, dtype=int))
         ig = make(attribution=make().x - 3, signed=True, mask=None, method="ig")
-        truth = np.random.default_rng(1).random(e.x.shape) < 0.2
-        meta, out = write(tmp_path, {"timex": e, "ig": ig}, truth=truth, y=np.zeros(N, dtype=int))
+        meta, out = write(tmp_path, {"timex": e, "ig": ig})
 
         def lanes(a):
             return a.transpose(0, 2, 1)
 
         span = np.ptp(e.x, axis=1)[:, :, None]
-        assert (np.abs(out["low"] - lanes(e.x)) <= 0.51 * span / packing.FINE + 1e-6).all()
-        np.testing.assert_allclose(out["attribution-0"], lanes(e.attribution), atol=0.51 / packing.LEVELS)
+        assert (np.abs(out["low"] - lanes(e.x)) <= 0.51 * span / embed.FINE + 1e-6).all()
+        np.testing.assert_allclose(out["attribution-0"], lanes(e.attribution), atol=0.51 / embed.LEVELS)
         top = np.abs(ig.attribution).max(axis=(1, 2))[:, None, None]
-        assert (np.abs(out["attribution-1"] - lanes(ig.attribution)) <= 1.02 * top / packing.LEVELS).all()
+        assert (np.abs(out["attribution-1"] - lanes(ig.attribution)) <= 1.02 * top / embed.LEVELS).all()
         np.testing.assert_array_equal(out["mask-0"], lanes(e.mask))
         np.testing.assert_array_equal(out["truth"], lanes(truth))
         assert [m["mask"] for m in meta["methods"]] == [True, False]
         assert out["label"].tolist() == [0] * N
         assert out["correct"].tolist() == [1 - i % 2 for i in range(N)]
-        assert (meta["steps"], meta["width"], meta["times"], meta["timeName"]) == (T, 1, list(range(1, T + 1)), "step")
+        assert (meta["steps"], meta["width"], meta["times"], meta["timeLabel"]) == (T, 1, list(range(1, T + 1)), "step")
+
+    def test_spans_are_those_of_the_terminal(self, tmp_path):
+        mask = np.zeros((N, T, D), dtype=bool)
+        for r in range(7):  # more runs than are listed
+            mask[4, 2 * r, 1] = True
+        e = make(mask=mask, times=np.tile(np.arange(T) * 0.5, (N, 1)))
+        _, out = write(tmp_path, e)
+        assert out["span-count-0"].tolist() == [len(important_spans(e, i, n=T * D)) for i in range(N)]
+        assert out["span-count-0"][4] == 7
+        ends = out["span-ends-0"].reshape(N, embed.SPANS, 2)
+        channel = out["span-channel-0"].reshape(N, embed.SPANS)
+        for i in range(N):
+            spans = important_spans(e, i, n=embed.SPANS)
+            assert [(e.channels[k], *pair) for k, pair in zip(channel[i], ends[i].tolist(), strict=True)][: len(spans)] == [
+                (s.channel, s.start, s.end) for s in spans
+            ]
+
+    def test_the_time_axis_names_the_sampling_rate(self, tmp_path):
+        meta, _ = write(tmp_path, make(sampling_rate=360.0, units=["mV"] * D))
+        assert meta["timeLabel"] == "step (360 per second)"
+        assert meta["channels"][0] == "sensor 0 [mV]"
+
+    def test_trust_and_kept_share_of_every_sample(self, tmp_path):
+        mask = np.zeros((N, T, D), dtype=bool)
+        mask[1:, 0, :] = True
+        meta, out = write(tmp_path, make(mask=mask))
+        assert out["trust"].tolist() == [0, 1, 2, 2, 1, 2, 2, 1, 2]
+        np.testing.assert_allclose(out["kept"], [0] + [1 / T] * (N - 1), rtol=1e-6)
+        assert [m["probability"] for m in meta["methods"]] == [True]
+        assert "trust" not in write(tmp_path, make(mask=None, agreement=None))[1]
 
     def test_a_signed_zero_stays_zero(self, tmp_path):
         attribution = np.zeros((N, T, D), dtype=np.float32)
@@ -101,25 +99,25 @@ class TestWhatIsPacked:
                     assert out["low"][i, k, c] == pytest.approx(e.x[i, steps, k].min(), abs=0.03)
                     assert out["high"][i, k, c] == pytest.approx(e.x[i, steps, k].max(), abs=0.03)
                     assert out["attribution-0"][i, k, c] == pytest.approx(
-                        e.attribution[i, steps, k].max(), abs=0.51 / packing.LEVELS
+                        e.attribution[i, steps, k].max(), abs=0.51 / embed.LEVELS
                     )
         assert np.argwhere(out["mask-0"]).tolist() == [[1, 0, 1203 // width]]
         assert meta["times"][0] == 3.5
         assert meta["times"][-1] == np.mean([2497, 2498, 2499, 2500, 2501])
 
-    def test_irregular_series_are_drawn_in_the_order_of_time_without_padding(self, tmp_path):
+    def test_irregular_series_are_drawn_without_padding(self, tmp_path):
         times = np.tile(np.arange(1.0, T + 1, dtype=np.float32), (N, 1))
-        times[0, :4] = [5, 1, 3, 2]
+        times[0, :4] = [1, 2, 3, 5]
         times[0, 4:] = 0
         observed = np.ones((N, T, D), dtype=bool)
         observed[0, 4:] = False
         observed[0, 2, 1] = False
         e = make(times=times, observed=observed)
         meta, out = write(tmp_path, e)
-        assert (meta["times"], meta["timeName"]) == (None, "time")
+        assert (meta["times"], meta["timeLabel"]) == (None, "time")
         assert out["length"].tolist() == [4] + [T] * (N - 1)
         assert out["times"].reshape(N, T)[0, :4].tolist() == [1, 2, 3, 5]
-        np.testing.assert_allclose(out["low"][0, 0, :4], e.x[0, [1, 3, 2, 0], 0], atol=0.01)
+        np.testing.assert_allclose(out["low"][0, 0, :4], e.x[0, :4, 0], atol=0.01)
         assert out["observed"][0, :, :5].tolist() == [[1, 1, 1, 1, 0], [1, 1, 0, 1, 0], [1, 1, 1, 1, 0]]
 
     def test_a_channel_never_observed_and_a_constant_one(self, tmp_path):
@@ -142,7 +140,7 @@ class TestWhatIsPacked:
             assert abs(np.corrcoef(out["place"][:, k], u[:, k])[0, 1]) == pytest.approx(1, abs=1e-5)
         np.testing.assert_allclose(meta["projection"]["share"], (s**2 / (s**2).sum())[:2], rtol=1e-5)
         ratio = np.ptp(u[:, 1] * s[1]) / np.ptp(u[:, 0] * s[0])
-        np.testing.assert_allclose(np.ptp(out["place"], axis=0), [1, min(1, page.STRETCH * ratio)], rtol=1e-4)
+        np.testing.assert_allclose(np.ptp(out["place"], axis=0), [1, min(1, places.STRETCH * ratio)], rtol=1e-4)
         np.testing.assert_allclose(out["place"].min(axis=0) + out["place"].max(axis=0), 1, atol=1e-5)
 
     def test_neighbours_are_those_of_a_slow_search(self, tmp_path):
@@ -176,7 +174,7 @@ class TestWhatIsPacked:
         history = pd.DataFrame(
             {"epoch": [0, 1], "loss": [2.0, np.nan], "val_agreement": [0.5, 0.75], "selected": [False, True]}
         )
-        scores = {"timex": {"auprc": np.float32(0.5), "iou": float("nan")}}
+        scores = {"timex": {"auprc": np.float32(0.5), "iou": float("nan")}, "random": {"auprc": 0.1, "mine": 2}}
         meta, _ = write(tmp_path, make(), history=history, scores=scores, occlusion={"timex": {0.9: 0.7, 0.75: 0.8}})
         assert meta["history"] == {
             "epochs": [0, 1],
@@ -186,7 +184,9 @@ class TestWhatIsPacked:
                 {"title": "validation, shares", "curves": {"surrogate agrees": [0.5, 0.75]}},
             ],
         }
-        assert meta["scores"] == {"timex": {"auprc": 0.5, "iou": None}}
+        assert meta["scores"] == {"timex": {"auprc": 0.5, "iou": None}, "random": {"auprc": 0.1, "mine": 2}}
+        assert {name: m["better"] for name, m in meta["metrics"].items()} == {"auprc": "higher", "iou": "higher"}
+        assert "random" in meta["controls"]
         assert meta["occlusion"] == {"timex": [[0.75, 0.8], [0.9, 0.7]]}
 
 
@@ -215,16 +215,16 @@ class TestHowMuch:
 
     def test_names_go_with_the_samples_kept(self, tmp_path, monkeypatch):
         monkeypatch.setattr(page, "LIMIT", 4)
-        meta, out = write(tmp_path, make(), ids=[f"patient {i}" for i in range(N)])
+        meta, out = write(tmp_path, make(ids=[f"patient {i}" for i in range(N)]))
         assert meta["ids"] == [f"patient {i}" for i in out["sample"]]
 
 
 class TestSafety:
     def test_names_are_text_wherever_they_stand(self, tmp_path):
         names = (EVIL, "</script><script>alert(2)</script>", "{{script}} & \u2028 <!--")
-        e = make(channels=names, classes=(EVIL, "]]>"))
+        e = make(channels=names, classes=(EVIL, "]]>"), ids=[f"{EVIL}{i}" for i in range(N)])
         methods = {EVIL: e, "</script>": make(channels=names)}
-        given = {"ids": [f"{EVIL}{i}" for i in range(N)], "scores": {EVIL: {"</script>": 1.0}}, "title": f"{EVIL}{{{{data}}}}"}
+        given = {"scores": {EVIL: {"</script>": 1.0}}, "title": f"{EVIL}{{{{data}}}}"}
         path = write_report(tmp_path / "report.html", methods, projection="pca", **given)
         plain = write_report(tmp_path / "plain.html", {"a": make(), "b": make()}, projection="pca")
         assert tags_of(path) == tags_of(plain)
@@ -243,7 +243,7 @@ class TestSafety:
             digest = base64.b64encode(hashlib.sha256(body.encode()).digest()).decode()
             assert f"{tag}-src 'sha256-{digest}'" in policy
         addresses = set(re.findall(r"https?://[^\s\"'<>]+", text))
-        assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of SVG, which nobody fetches
+        assert addresses <= {"http://www.w3.org/2000/svg"}  # the XML namespace of SVG, which is never fetched
 
     def test_the_same_explanations_give_the_same_file(self, tmp_path):
         first, second = (write_report(tmp_path / f"{j}.html", make(), title="same", projection="pca") for j in "ab")
@@ -252,7 +252,7 @@ class TestSafety:
     def test_a_failure_leaves_the_old_file(self, tmp_path, monkeypatch):
         path = tmp_path / "report.html"
         path.write_text("old")
-        monkeypatch.setattr(page, "_json", lambda value: json.dumps(object()))
+        monkeypatch.setattr(page, "filled", lambda *_: json.dumps(object()))
         with pytest.raises(TypeError):
             write_report(path, make(), projection="pca")
         assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("report.html", "old")]
@@ -262,12 +262,8 @@ class TestSafety:
     ("explanations", "options", "words"),
     [
         ({}, {}, "at least one method, got none"),
-        (make(n=0), {}, "at least one explained sample, got none"),
         ({"a": make(), "b": make(n=4)}, {}, r"got x of \(9, 14, 3\) in a, \(4, 14, 3\) in b"),
-        ({"a": make(), "b": make(x=make().x + (np.arange(N) == 2)[:, None, None])}, {}, "another series at 2 in b than in a"),
-        (make(), {"truth": np.zeros((N, T))}, r"Expected truth of the shape of x, \(9, 14, 3\), got \(9, 14\)"),
-        (make(), {"y": [0, 1]}, "one label per sample"),
-        (make(), {"ids": ["a"]}, "a name for each of the 9 samples, got 1"),
+        ({"a": make(), "b": make(x=make().x + (np.arange(N) == 2)[:, None, None])}, {}, "different series at 2 in a and in b"),
         (make(embedding=None), {"landmarks": make_landmarks()}, "got 4 and None"),
         (make(), {"projection": "tsne"}, "'auto', 'pca' or 'umap', got 'tsne'"),
     ],

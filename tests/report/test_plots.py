@@ -4,45 +4,18 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from making import Z, make_landmarks
+from making import make as make_any
 from matplotlib._pylab_helpers import Gcf
 from matplotlib.collections import PolyCollection, QuadMesh
 
-from timex.method.landmarks import Landmarks
 from timex.report import plots, style
-from timex.types import Explanation
 
-N, T, D, C, Z = 5, 12, 3, 2, 4
-
-
-def make(n=N, t=T, d=D, **changes):
-    rng = np.random.default_rng(n * t * d)
-    attribution = rng.random((n, t, d)).astype(np.float32)
-    given = {
-        "x": rng.normal(size=(n, t, d)).astype(np.float32),
-        "attribution": attribution,
-        "prediction": np.arange(n) % C,
-        "probability": np.where(np.arange(n)[:, None] % C == np.arange(C), 0.9, 0.1).astype(np.float32),
-        "method": "timex",
-        "mask": attribution > 0.5,
-        "embedding": rng.normal(size=(n, Z)).astype(np.float32),
-        "landmark": np.arange(n) + 10,
-        "agreement": np.arange(n) % 3 != 1,
-        "divergence": np.linspace(0.0, 0.4, n).astype(np.float32),
-        "channels": tuple(f"sensor {k}" for k in range(d)),
-        "classes": ("calm", "storm"),
-    }
-    return Explanation(**(given | changes))
+N, T, D = 5, 12, 3
 
 
-def make_landmarks(vectors, counts):
-    n = len(vectors)
-    return Landmarks(
-        vectors=np.asarray(vectors, dtype=np.float32),
-        counts=np.asarray(counts),
-        nearest=np.arange(n)[:, None],
-        similarity=np.ones((n, 1), dtype=np.float32),
-        composition=np.stack([np.asarray(counts), np.zeros(n, dtype=np.int64)], axis=1),
-    )
+def make(**changes):
+    return make_any(**({"n": N, "t": T, "d": D} | changes))
 
 
 def bands(figure):
@@ -89,7 +62,7 @@ class TestExplanation:
         np.testing.assert_array_equal(bands(e.plot(2))[1].get_array().ravel(), e.attribution[2, :, 1])
 
     def test_the_band_is_behind_the_whole_height_and_the_series_between_the_strips(self):
-        figure = plots.plot_explanation(make(), 0, truth=np.ones((T, D), dtype=bool))
+        figure = plots.plot_explanation(make(truth=np.ones((N, T, D), dtype=bool)), 0)
         figure.draw_without_rendering()
         ax = figure.axes[0]
         height = ax.transAxes.inverted().transform(ax.transData.transform(ax.lines[0].get_xydata()))[:, 1]
@@ -104,13 +77,11 @@ class TestExplanation:
         mask[1, [2, 3, 4, 8], 2] = True
         truth = np.zeros((N, T, D), dtype=bool)
         truth[1, 0:2, 0] = True
-        figure = plots.plot_explanation(make(mask=mask), 1, truth=truth)
+        figure = plots.plot_explanation(make(mask=mask, truth=truth), 1)
         assert spans(figure.axes[2], "mask (kept cells)") == [(2.5, 5.5), (8.5, 9.5)]
         assert spans(figure.axes[0], "mask (kept cells)") == []
         assert spans(figure.axes[0], "ground truth") == [(0.5, 2.5)]
         assert legend(figure) == ["series", "mask (kept cells)", "ground truth"]
-        one = plots.plot_explanation(make(mask=mask), 1, truth=truth[1])
-        assert spans(one.axes[0], "ground truth") == [(0.5, 2.5)]
 
     def test_no_mask_and_no_truth_leave_no_strip(self):
         assert legend(plots.plot_explanation(make(mask=None))) == ["series"]
@@ -118,12 +89,15 @@ class TestExplanation:
     @pytest.mark.parametrize(
         ("i", "expected"),
         [
-            (0, ["Sample 0, predicted: calm (confidence 0.90)", "surrogate agrees", "JS divergence 0.000", "landmark 10"]),
-            (1, ["predicted: storm", "surrogate disagrees: treat with care", "JS divergence 0.100", "landmark 11"]),
+            (0, ["Sample bed 0, predicted: calm (0.90), true: storm", "surrogate agrees", "JS divergence 0.000", "landmark 0"]),
+            (
+                1,
+                ["Sample bed 1, predicted: storm", "surrogate disagrees: treat with care", "JS divergence 0.100", "landmark 1"],
+            ),
         ],
     )
     def test_title_says_what_was_predicted_and_how_far_to_trust_it(self, i, expected):
-        text = words(plots.plot_explanation(make(), i))
+        text = words(plots.plot_explanation(make(ids=[f"bed {j}" for j in range(N)], y=np.ones(N, dtype=int)), i))
         assert all(part in text for part in expected)
 
     def test_a_target_that_was_not_predicted_is_told_apart(self):
@@ -162,10 +136,6 @@ class TestExplanation:
             plots.plot_explanation(make(), 5)
         with pytest.raises(ValueError, match=r"sample index 0\.\.4, got -1\."):
             plots.plot_explanation(make(), -1)
-        with pytest.raises(ValueError, match="at least one explained sample, got none"):
-            plots.plot_explanation(make(n=0))
-        with pytest.raises(ValueError, match=r"\(5, 12, 3\), or of one sample, \(12, 3\), got \(12,\)"):
-            plots.plot_explanation(make(), truth=np.ones(T))
 
 
 class TestTime:
@@ -196,15 +166,10 @@ class TestTime:
         (mesh,) = bands(plots.plot_explanation(make(t=4, d=1, times=times)))
         np.testing.assert_allclose(mesh.get_coordinates()[0, :, 0], [-0.5, 0.5, 2.5, 7.0, 13.0])
 
-    def test_steps_are_drawn_in_the_order_of_time(self):
-        e = make(t=3, d=1, times=np.tile(np.array([5, 1, 3], dtype=np.float32), (N, 1)))
-        figure = plots.plot_explanation(e)
-        np.testing.assert_allclose(figure.axes[0].lines[0].get_xdata(), [1, 3, 5])
-        np.testing.assert_allclose(bands(figure)[0].get_array().ravel(), e.attribution[0, [1, 2, 0], 0])
-
     def test_times_one_to_t_are_steps(self):
         steps = np.tile(np.arange(1, T + 1, dtype=np.float32), (N, 1))
         assert plots.plot_explanation(make(times=steps)).axes[D - 1].get_xlabel() == "step"
+        assert plots.plot_explanation(make(sampling_rate=360.0)).axes[D - 1].get_xlabel() == "step (360 per second)"
 
     @pytest.mark.parametrize("n_seen", [0, 1])
     def test_hardly_anything_observed_still_draws(self, n_seen):
@@ -215,10 +180,10 @@ class TestTime:
 
 class TestComparison:
     def test_a_row_a_method_on_scales_that_can_be_compared(self):
-        a, b = make(), make(attribution=make().attribution[::-1] * 40 - 3, signed=True)
         truth = np.zeros((N, T, D), dtype=bool)
         truth[4, 5:7, 1] = True
-        figure = plots.plot_comparison({"TimeX": a, "IG": b}, [4, 0], truth)
+        a, b = make(truth=truth), make(attribution=make().attribution[::-1] * 40 - 3, signed=True)
+        figure = plots.plot_comparison({"TimeX": a, "IG": b}, [4, 0])
         assert len(figure.axes) == 3 * 2 + 2
         assert [figure.axes[i].get_ylabel() for i in (0, 2, 4)] == ["series", "TimeX", "IG"]
         assert [ax.get_ylabel() for ax in figure.axes[-2:]] == ["attribution,\nrelative"] * 2
@@ -250,7 +215,7 @@ class TestComparison:
             plots.plot_comparison({"a": e}, [0, 9])
         with pytest.raises(ValueError, match=r"same samples, got x of \(5, 12, 3\) in a, \(4, 12, 3\) in b"):
             plots.plot_comparison({"a": e, "b": make(n=4)}, [0])
-        with pytest.raises(ValueError, match="another series at 2 in b than in a"):
+        with pytest.raises(ValueError, match="different series at 2 in a and in b"):
             plots.plot_comparison({"a": e, "b": make(x=e.x + (np.arange(N) == 2)[:, None, None])}, [0, 2])
 
 
@@ -292,7 +257,7 @@ class TestLandmarks:
     def test_top_landmarks_with_the_nearest_explanations(self):
         embedding = np.array([[1, 0], [0, 2], [3, 0.3], [0.1, 1], [-1, -1]], dtype=np.float32)
         e = make(embedding=embedding)
-        landmarks = make_landmarks([[-1, -1], [0, 9], [5, 0]], counts=[0, 12, 30])
+        landmarks = make_landmarks([0, 12, 30], vectors=[[-1, -1], [0, 9], [5, 0]])
         figure = plots.plot_landmarks(e, landmarks, n=2, n_nearest=2)
         overview, *panels, _ = figure.axes
         assert [t.get_text() for t in overview.texts] == ["2", "1"]
@@ -309,7 +274,7 @@ class TestLandmarks:
         """Two dimensions into two components is a rotation, so distances between directions must survive."""
         angle = np.array([0.1, 0.9, 2.0, 3.5, 5.0])
         e = make(embedding=np.stack([np.cos(angle), np.sin(angle)], axis=1).astype(np.float32) * 3)
-        figure = plots.plot_landmarks(e, make_landmarks([[0, 1]], [3]), n_nearest=1)
+        figure = plots.plot_landmarks(e, make_landmarks([3], vectors=[[0, 1]]), n_nearest=1)
         clouds = {c.get_label(): c.get_offsets() for c in figure.axes[0].collections}
         drawn = np.empty((N, 2))
         drawn[0::2], drawn[1::2] = clouds["calm"], clouds["storm"]
@@ -318,44 +283,31 @@ class TestLandmarks:
         to_star = np.linalg.norm(drawn - clouds["landmark"], axis=1)
         np.testing.assert_allclose(to_star, 2 * np.abs(np.sin((angle - np.pi / 2) / 2)), atol=1e-6)
 
-    def test_training_samples_get_a_column_without_attribution(self):
-        x_train = np.random.default_rng(0).normal(size=(6, T, D))
-        landmarks = dataclasses.replace(make_landmarks(np.eye(2, Z), [2, 1]), nearest=np.array([[5], [3]]))
-        figure = plots.plot_landmarks(make(), landmarks, n_nearest=1, x_train=x_train)
-        assert [ax.get_title() for ax in figure.axes[1:] if "training" in ax.get_title()] == [
-            "training sample 5",
-            "training sample 3",
-        ]
-        assert not bands(figure)[0].get_array().any()
-
     def test_fewer_than_asked_for_are_drawn(self):
-        figure = plots.plot_landmarks(make(n=1), make_landmarks(np.eye(2, Z), [4, 0]), n=9, n_nearest=9)
+        figure = plots.plot_landmarks(make(n=1), make_landmarks([4, 0]), n=9, n_nearest=9)
         assert len(figure.axes) == 1 + 2 * 1 + 1
         assert "landmark 1\nunused" in words(figure)
         figure.draw_without_rendering()
 
     def test_bad_requests_are_refused(self):
-        landmarks = make_landmarks(np.eye(2, Z), [2, 1])
+        landmarks = make_landmarks([2, 1])
         with pytest.raises(ValueError, match="with an embedding, got none from method 'ig'"):
             plots.plot_landmarks(make(embedding=None, method="ig"), landmarks)
         with pytest.raises(ValueError, match="as wide as the landmarks, 4, got 7"):
             plots.plot_landmarks(make(embedding=np.ones((N, 7), dtype=np.float32)), landmarks)
-        with pytest.raises(ValueError, match="at least one explained sample, got none"):
-            plots.plot_landmarks(make(n=0), landmarks)
         with pytest.raises(ValueError, match="at least one landmark, got none"):
-            plots.plot_landmarks(make(), make_landmarks(np.zeros((0, Z)), np.zeros(0, dtype=np.int64)))
+            plots.plot_landmarks(make(), make_landmarks(np.zeros(0, dtype=np.int64), vectors=np.zeros((0, Z))))
         with pytest.raises(ValueError, match="n >= 1 and n_nearest >= 1, got n=0"):
             plots.plot_landmarks(make(), landmarks, n=0)
-        with pytest.raises(ValueError, match=r"\(T, D\) = \(12, 3\), got \(9, 12, 4\)"):
-            plots.plot_landmarks(make(), landmarks, x_train=np.ones((9, T, D + 1)))
-        with pytest.raises(ValueError, match="with at least 2 samples, got 1"):
-            plots.plot_landmarks(make(), landmarks, x_train=np.ones((1, T, D)))
 
 
 class TestCurves:
-    def test_occlusion_has_a_curve_a_method_in_the_order_of_x(self):
-        figure = plots.plot_occlusion(
-            {"timex": {0.9: 0.7, 0.75: 0.9}, "ig": {0.75: 0.6}}, errors={"timex": {0.9: 0.1, 0.75: 0.2}}
+    def test_a_curve_per_name_in_the_order_of_x(self):
+        figure = plots.plot_curves(
+            {"timex": {0.9: 0.7, 0.75: 0.9}, "ig": {0.75: 0.6}},
+            errors={"timex": {0.9: 0.1, 0.75: 0.2}},
+            across="share hidden",
+            up="AUROC",
         )
         (ax,) = figure.axes
         curves = {c.get_label(): c for c in ax.containers}
@@ -363,18 +315,13 @@ class TestCurves:
         bars = [np.ptp(path.vertices[:, 1]) / 2 for path in curves["timex"].lines[2][0].get_paths()]
         np.testing.assert_allclose(bars, [0.2, 0.1])
         assert curves["ig"].lines[2] == ()
-        assert ax.get_ylabel() == "AUROC"
-
-    def test_r_sweep_has_a_curve_a_metric(self):
-        (ax,) = plots.plot_r_sweep({"AUPRC": {0.1: 0.5, 0.3: 0.6, 0.2: 0.7}, "AUR": {0.1: 0.2}}).axes
-        assert ax.containers[0].lines[0].get_xydata().tolist() == [[0.1, 0.5], [0.2, 0.7], [0.3, 0.6]]
-        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["AUPRC", "AUR"]
-        assert ax.get_xlabel().startswith("r, prior")
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("share hidden", "AUROC")
+        assert [t.get_text() for t in ax.get_legend().get_texts()] == ["timex", "ig"]
 
     @pytest.mark.parametrize("curves", [{}, {"timex": {}}])
     def test_curves_without_points_are_refused(self, curves):
         with pytest.raises(ValueError, match="curves with at least one point each"):
-            plots.plot_occlusion(curves)
+            plots.plot_curves(curves, across="r", up="score")
 
 
 def test_figures_and_the_page_share_their_colours():
@@ -386,7 +333,7 @@ class TestSave:
     @pytest.mark.parametrize(("suffix", "start"), [(".png", b"\x89PNG"), (".pdf", b"%PDF"), (".svg", b"<?xml")])
     def test_format_follows_the_suffix(self, tmp_path, suffix, start):
         path = tmp_path / "new" / "folder" / f"figure{suffix}"
-        assert plots.save(plots.plot_explanation(make(), truth=np.ones((T, D), dtype=bool)), path) == path
+        assert plots.save(plots.plot_explanation(make()), path) == path
         assert path.read_bytes().startswith(start)
         assert list(path.parent.iterdir()) == [path]
 
@@ -406,6 +353,6 @@ class TestSave:
 
     @pytest.mark.parametrize("name", ["figure", "figure.docx"])
     def test_unknown_formats_are_refused(self, tmp_path, name):
-        with pytest.raises(ValueError, match=rf"ends in one of .*pdf, .*png.*, got '{name}'"):
+        with pytest.raises(ValueError, match=rf"ends in one of pdf, png, svg, got '{name}'"):
             plots.save(plots.plot_explanation(make()), tmp_path / name)
         assert not list(tmp_path.iterdir())

@@ -1,9 +1,10 @@
-"""The paper's tables and figures, run, kept and shown."""
+"""The paper's tables and figures: measured, kept and shown."""
 
 from timex.bench import show
-from timex.bench.grid import Settings
+from timex.bench.cells import Grid
+from timex.bench.experiments import Experiment, Table
 from timex.bench.run import Summary, run
 from timex.bench.store import Store
-from timex.bench.tables import TABLES, Experiment, Table
+from timex.bench.tables import TABLES
 
-__all__ = ["TABLES", "Experiment", "Settings", "Store", "Summary", "Table", "run", "show"]
+__all__ = ["TABLES", "Experiment", "Grid", "Store", "Summary", "Table", "run", "show"]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from timex.bench.render import COLUMNS, display_name
+from timex.bench.names import method_name, metric_name
+from timex.bench.recipes import PAPER_SWAPS, split_arm
 from timex.bench.store import Result, Store
-from timex.bench.summary import Block, blocks
-from timex.bench.tables import ARMS, TABLES
-from timex.types import Explanation
+from timex.bench.summary import Block, Row, blocks
+from timex.bench.tables import TABLES
+from timex.records import Explanation
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GROUPS = {"landmark": "groups around landmarks", "random": "random groups"}
 Drawing = Callable[[Path, list[Block]], Iterator[tuple[str, "Figure"]]]
 
 
 def draw(folder: Path, out: Path, names: Sequence[str] = (), datasets: Sequence[str] = ()) -> Iterator[Path]:
-    """Draw every figure there is something for, and say where; one whose explanations were not kept is left out, with a word.
+    """Draw every figure that has measured cells, and yield its path; a figure without kept explanations is left out.
 
     Args:
         folder: The run directory.
@@ -44,7 +45,7 @@ def draw(folder: Path, out: Path, names: Sequence[str] = (), datasets: Sequence[
         try:
             drawn = list(FIGURES[name](folder, found)) if found else []
         except FileNotFoundError as error:  # an export has no panels
-            log.warning("%s is not drawn: the explanations it shows are not there (%s)", name, error.filename)
+            log.warning("%s is not drawn, since its explanations were not kept: %s", name, error)
             continue
         for suffix, figure in drawn:
             yield save(figure, out / f"{name}{suffix}.png")
@@ -57,11 +58,11 @@ def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Fi
     colours = {label: f"C{number}" for number, label in enumerate(labels)}
     for ax, block in zip(axes, found, strict=True):
         for row in (r for r in block.rows if r.stats):
-            _curve(ax, row.stats, [float(m) for m in row.stats], display_name(row.label), colours[row.label])
+            _curve(ax, row.stats, [float(m) for m in row.stats], method_name(row.label), colours[row.label])
             if row.paper:
                 ax.plot([float(m) for m in row.paper], list(row.paper.values()), "--", color=colours[row.label], lw=1)
         if any(row.paper for row in block.rows):
-            ax.plot([], [], "--", color="grey", lw=1, label="dashed: paper")
+            ax.plot([], [], "--", color="grey", lw=1, label="dashed: published")
         ax.set(title=block.title, xlabel="share of cells occluded", ylabel="AUROC of the model")
     entries = dict(entry for ax in axes for entry in zip(*reversed(ax.get_legend_handles_labels()), strict=True))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=min(3, 2 * len(axes)))
@@ -69,29 +70,32 @@ def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Fi
 
 
 def r_sweep(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
-    """AUPRC, AUP and AUR over r, one figure per data set."""
-    from timex.report.plots import plot_r_sweep
+    """AUPRC, AUP and AUR over r, by the paper's objective, one figure per data set and model."""
+    from timex.report.plots import plot_curves
 
-    for number, block in enumerate(found):
-        rows = {ARMS[row.label.partition(":")[2]]["r"]: row for row in block.rows if row.stats}
-        means, errors = (
-            {
-                COLUMNS.get(m, m.upper()): {r: float(np.nan_to_num(getattr(row.stats[m], of))) for r, row in rows.items()}
-                for m in block.metrics
-            }
-            for of in ("mean", "se_folds")
-        )
-        yield f"-{number}" if number else "", plot_r_sweep(means, errors)
+    for block in found:
+        swaps = {split_arm(row.label.partition(":")[2])[1]: row for row in block.rows if row.stats}
+        rows = {PAPER_SWAPS[swap]["loss.r"]: row for swap, row in swaps.items()}
+        if rows:
+            curves, errors = (_over_r(block, rows, statistic) for statistic in ("mean", "se_folds"))
+            yield "-".join(["", *block.title.split(", ")]), plot_curves(curves, errors, across="prior r", up="score")
+
+
+def _over_r(block: Block, rows: Mapping[float, Row], statistic: str) -> dict[str, dict[float, float]]:
+    return {
+        metric_name(m): {r: float(np.nan_to_num(getattr(row.stats[m], statistic))) for r, row in rows.items()}
+        for m in block.metrics
+    }
 
 
 def dtw_distributions(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
     """The mean DTW within groups around landmarks, and within random groups, of all folds."""
     figure, axes = _panels(len(found))
     for ax, block in zip(axes, found, strict=True):
-        groups = {name: [v for r in block.results for v in r.detail.get(name, ())] for name in ("landmark", "random")}
+        groups = {name: [v for r in block.results for v in r.detail.get(name, ())] for name in GROUPS}
         edges = np.histogram_bin_edges([v for values in groups.values() for v in values], bins=20)
         for name, values in groups.items():
-            ax.hist(values, bins=edges.tolist(), density=True, alpha=0.6, label=f"{display_name(name)} ({len(values)} groups)")
+            ax.hist(values, bins=edges.tolist(), density=True, alpha=0.6, label=f"{GROUPS[name]} ({len(values)})")
         ax.set(title=block.title, xlabel="mean DTW within a group", ylabel="density")
         ax.legend()
     yield "", figure
@@ -103,42 +107,46 @@ def explanation_panels(folder: Path, found: list[Block]) -> Iterator[tuple[str, 
 
     for block in found:
         kept = {_label(r): r for r in block.results if r.error is None}
-        explanations = {display_name(label): Explanation.load(folder / r.facts["panel"]) for label, r in kept.items()}
-        first = next(iter(explanations.values()))
-        truth = _truth(next(iter(kept.values())), first.x.shape)
-        yield f"-{block.title.replace(', ', '-')}", plot_comparison(explanations, range(len(first)), truth=truth)
+        explanations = {method_name(label): Explanation.load(folder / r.facts["panel"]) for label, r in kept.items()}
+        n = len(next(iter(explanations.values())))
+        yield f"-{block.title.replace(', ', '-')}", plot_comparison(explanations, range(n))
 
 
 def landmark_map(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
-    """The latent map with four landmarks, and the explanations nearest to them."""
-    from safetensors.numpy import load_file
-
-    from timex.method.landmarks import Landmarks
+    """The latent map with four landmarks and the explanations nearest to them, one figure per method."""
+    from timex.method.explainer import TimeX
+    from timex.reference import load_reference
     from timex.report.plots import plot_landmarks
 
     for block in found:
-        result = next(r for r in block.results if r.error is None)
-        tensors = load_file(folder / result.facts["explainer"] / "explainer.safetensors")
-        own = {name.removeprefix("landmarks."): v for name, v in tensors.items() if name.startswith("landmarks.")}
-        yield "", plot_landmarks(Explanation.load(folder / result.facts["panel"]), Landmarks(**own))
+        for result in (r for r in block.results if r.error is None):
+            explanation = Explanation.load(folder / result.facts["panel"])
+            model = load_reference(folder / result.facts["reference"])
+            explainer = TimeX.load(folder / result.facts["explainer"], model, device="cpu")
+            suffix = f"-{result.cell['arm']}" if result.cell["arm"] else ""
+            yield suffix, plot_landmarks(explanation, explainer.landmarks)
 
 
 def forecast_panels(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
-    """Two windows with their attribution, and the forecast that each leads to."""
+    """Two windows with their attribution and the forecast of each, one figure per method."""
+    for block in found:
+        for result in (r for r in block.results if r.error is None):
+            e = Explanation.load(folder / result.facts["panel"])
+            yield f"-{result.cell['arm']}", _forecasts(e, result.detail["forecast"])
+
+
+def _forecasts(e: Explanation, forecasts: Sequence[Sequence[float]]) -> Figure:
     from timex.report.plots import SEQUENTIAL
 
-    for block in found:
-        result = next(r for r in block.results if r.error is None)
-        e = Explanation.load(folder / result.facts["panel"])
-        figure, axes = _panels(2, len(e))
-        for (left, right), x, p, ahead in zip(axes, e.x, e.attribution, result.detail["forecast"], strict=True):
-            n = len(x)
-            left.imshow(p.T, aspect="auto", cmap=SEQUENTIAL, extent=(0, n, x.min(), x.max()), vmin=0, vmax=1)
-            left.plot(np.arange(n) + 0.5, x[:, 0], color="black", lw=0.8)
-            left.set(xlabel="hour", ylabel="oil temperature, standardised", title="attribution")
-            right.plot(np.arange(n, n + len(ahead)) + 0.5, ahead)
-            right.set(xlabel="hour", title="forecast")
-        yield "", figure
+    figure, axes = _panels(2, len(e))
+    for (left, right), x, p, ahead in zip(axes, e.x, e.attribution, forecasts, strict=True):
+        n = len(x)
+        left.imshow(p.T, aspect="auto", cmap=SEQUENTIAL, extent=(0, n, x.min(), x.max()), vmin=0, vmax=1)
+        left.plot(np.arange(n) + 0.5, x[:, 0], color="black", lw=0.8)
+        left.set(xlabel="hour", ylabel="oil temperature, standardised", title="attribution")
+        right.plot(np.arange(n, n + len(ahead)) + 0.5, ahead)
+        right.set(xlabel="hour", title="forecast")
+    return figure
 
 
 FIGURES: dict[str, Drawing] = {
@@ -172,12 +180,3 @@ def _curve(ax: Axes, stats: Any, x: Sequence[float], label: str, colour: str) ->
 
 def _label(result: Result) -> str:
     return f"{result.cell['method']}:{result.cell['arm']}" if result.cell["arm"] else result.cell["method"]
-
-
-def _truth(result: Result, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
-    if result.detail.get("truth") is None:
-        return None
-    truth = np.zeros(shape, dtype=bool)
-    for sample, cells in zip(truth, result.detail["truth"], strict=True):
-        sample[tuple(np.array(cells, dtype=int).reshape(-1, 2).T)] = True
-    return truth

@@ -1,6 +1,6 @@
-"""The forecasting experiment: ETTh1 as a data set for TimeX, and what is looked at in its explanations.
+"""The forecasting experiment: ETTh1 as a data set for TimeX, and scores of its explanations.
 
-TimeX needs no labels, so the windows come as a `Dataset` whose classes are the hours ahead and whose labels say nothing.
+TimeX needs no labels: the windows come as a `Dataset` whose classes are the hours ahead and whose labels are all 0.
 
 Shapes: N windows, T hours of the past, H hours ahead.
 """
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from timex.bench.store import Score
+from timex.records import Baseline, Dataset, Series
 from timex.reference.base import ReferenceModel
 from timex.reference.forecaster import forecast
-from timex.types import Baseline, Dataset, Explanation, regular_part
 
 STRIDE = 2
 """Hours from one window to the next: neighbours are nearly the same."""
@@ -34,38 +34,43 @@ def windows(smoke: bool) -> dict[str, Any]:
 
 
 def dataset(smoke: bool) -> Dataset:
-    """The windows without what came after them."""
+    """The windows without the hours after them."""
     series = (windows(smoke)[name].x for name in ("train", "val", "test"))
-    train, val, test = (regular_part(x, np.zeros(len(x), dtype=np.int64)) for x in series)
+    train, val, test = (Series(x, y=np.zeros(len(x), dtype=np.int64)) for x in series)
     ahead = windows(smoke)["train"].y.shape[1]
-    return Dataset("ett", train, val, test, ("oil temperature",), tuple(f"+{h} h" for h in range(1, ahead + 1)))
+    return Dataset.named("ett", train, val, test, ("oil temperature",), tuple(f"+{h} h" for h in range(1, ahead + 1)))
 
 
 def examine(
-    explanation: Explanation, model: ReferenceModel, baseline: Baseline, device: str, seed: int
+    x: NDArray[np.float32],
+    attribution: NDArray[np.float32],
+    model: ReferenceModel,
+    baseline: Baseline,
+    device: str,
+    seed: int,
 ) -> tuple[dict[str, Score], NDArray[np.int64], dict[str, Any]]:
-    """Whether a tenth of the cells, by attribution, carries the forecast, beside a random tenth; and where attribution lies.
+    """Whether a tenth of the cells, by attribution, keeps the forecast, beside a random tenth; and where attribution lies.
 
     Args:
-        explanation: Of the test windows.
+        x: The test windows, (N, T, D).
+        attribution: Of their cells, (N, T, D).
         model: The forecaster.
-        baseline: What replaces a cell: its mean.
-        device: Where to run it.
-        seed: Of the random choice.
+        baseline: Its mean replaces a cell.
+        device: Where to run the model.
+        seed: Seed of the random choice.
 
     Returns:
         Scores (`change_kept` and `change_random`, mean squared change of the forecast; `late_share`, the share of the
         attribution in the last tenth of the steps), the two windows of the figure, and their forecasts.
     """
-    x = explanation.x
     plain = forecast(model, x, device)
     noise = np.random.default_rng(seed).random(x.shape)
     scores = {}
-    choices: dict[str, NDArray[Any]] = {"change_kept": explanation.attribution, "change_random": noise}
+    choices: dict[str, NDArray[Any]] = {"change_kept": attribution, "change_random": noise}
     for name, score in choices.items():
         occluded = np.where(_top(score), x, baseline.mean).astype(np.float32)
         scores[name] = Score.of(np.square(forecast(model, occluded, device) - plain).mean(axis=1))
-    mass = explanation.attribution.sum(axis=2)  # (N, T)
+    mass = attribution.sum(axis=2)  # (N, T)
     late = mass[:, -round(KEPT * x.shape[1]) :].sum(axis=1) / np.maximum(mass.sum(axis=1), 1e-9)
     scores["late_share"] = Score.of(late)
     # as in the paper's figure: a forecast that rises, and one with a jump at its start

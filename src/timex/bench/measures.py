@@ -1,7 +1,7 @@
-"""What is measured of an explainer: which samples it explains, and the scores of its explanations of them.
+"""Measures of an explainer: which samples it explains, and how its explanations are scored.
 
-Every measure explains its own choice of samples, whatever else is measured in the same run, so that a value depends on its own
-settings alone, even for explainers that draw random numbers along the batch.
+Every measure explains its own samples, whatever else is measured in the same run. A value then depends on its own settings
+alone, even for explainers that draw random numbers along the batch.
 """
 
 from __future__ import annotations
@@ -13,19 +13,24 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from timex.bench.store import Score
 from timex.bench.tables import QUANTILES
-from timex.metrics import ground_truth_scores
 from timex.metrics.landmarks import landmark_clusters, landmark_dtw
+from timex.records import Dataset, Explanation, Series
 from timex.reference.base import ReferenceModel
+from timex.reference.evidence import gap
 from timex.reference.train import predict_proba
-from timex.types import Dataset, Explanation, Part, is_regular
+from timex.registry import score
 
 PANEL_SAMPLES = 3
 MAX_EXPLAINED = 1000
-"""Test samples explained at most, where speed is not what is measured: as many as the synthetic data sets have."""
+"""Test samples explained at most, unless speed is measured: as many as the synthetic data sets have."""
+CHUNK = 256
+"""Samples on the device at once."""
 MAP_SAMPLES = 300
 """Explanations kept for the latent map."""
 WITHOUT_FIRST = "without_class_0/"
@@ -39,7 +44,7 @@ class Fitted:
     Attributes:
         data: The data set.
         reference: The model.
-        facts: What is known of the model: scores, whether it passed the gate, seconds.
+        facts: Scores of the model, whether it passed the gate, seconds of its training.
         explainer: The explainer, or None when the model itself is measured.
         fit_seconds: Seconds to fit it; its share where several were fitted as one program.
         device: Where it runs.
@@ -57,24 +62,24 @@ class Fitted:
 
 @dataclass
 class Subject:
-    """Explanations to be scored: those a fitted explainer gives of some test samples, made when first asked for."""
+    """Some test samples and their explanations, which are made at the first access."""
 
     fitted: Fitted
-    part: Part
+    part: Series
     absolute: bool = False
     explain_seconds: float = float("nan")
 
     @cached_property
     def explanation(self) -> Explanation:
-        """The explanations, without their sign if so asked."""
+        """The explanations."""
         started = time.perf_counter()
-        explanation = self.fitted.explainer.explain(self.part.x, **where(self.part))
+        explanation = self.fitted.explainer.explain(self.part)
         self.explain_seconds = time.perf_counter() - started
         return explanation
 
     @property
     def attribution(self) -> NDArray[np.float32]:
-        """The attributions, without their sign if so asked."""
+        """The attributions, without their sign if `absolute`."""
         return np.abs(self.explanation.attribution) if self.absolute else self.explanation.attribution
 
 
@@ -94,9 +99,9 @@ class Measure(NamedTuple):
     score: Callable[[Subject], Measured]
 
 
-def where(part: Part) -> dict[str, Any]:
-    """The times and observed cells of a part, for explainers, only where they say something."""
-    return {} if is_regular(part.times, part.observed) else {"times": part.times, "observed": part.observed}
+def where(part: Series) -> dict[str, Any]:
+    """The times and observed cells of irregular series; nothing for regular ones."""
+    return {} if part.regular else {"times": part.times, "observed": part.observed}
 
 
 # ------------------------------------------------------------------------------------------------------ which samples
@@ -142,16 +147,36 @@ def _at_most(index: NDArray[np.int64], n: int, seed: int) -> NDArray[np.int64]:
 
 
 def ground_truth(subject: Subject) -> Measured:
-    """AUPRC, AUP, AUR and their relatives against the cells known to decide the class."""
+    """Every registered metric of the explanations, on series whose deciding cells are known."""
     part = subject.part
-    assert part.truth is not None
-    samples = ground_truth_scores(subject.attribution, part.truth, part.observed)
+    samples = score(replace(subject.explanation, attribution=subject.attribution))
     scores = {name: Score.of(values) for name, values in samples.items()}
     if subject.fitted.data.name == "lowvar":
-        scores |= {WITHOUT_FIRST + name: Score.of(values[part.y != 0]) for name, values in samples.items()}
+        scores |= {WITHOUT_FIRST + name: Score.of(values[part.labels != 0]) for name, values in samples.items()}
     if subject.explanation.agreement is not None:
         scores["agreement"] = Score.of(subject.explanation.agreement)
+    scores["gap"] = Score.of(evidence_gap(subject))
     return Measured(scores)
+
+
+@torch.no_grad()
+def evidence_gap(subject: Subject) -> NDArray[np.float64]:
+    """The share of the model's evidence in the highest cells less the share in the rest, (N,); no truth is needed.
+
+    Hidden cells hold the mean of the training series.
+    """
+    fitted = subject.fitted
+    model, mean = fitted.reference.to(fitted.device).eval(), torch.as_tensor(fitted.data.baseline.mean, device=fitted.device)
+    attribution, found = torch.as_tensor(subject.attribution, device=fitted.device), []
+    for start, part in zip(range(0, len(subject.part), CHUNK), subject.part.chunks(CHUNK), strict=True):
+        found.append(_gap(model, part.tensors(fitted.device), attribution[start : start + CHUNK], mean).cpu())
+    return torch.cat(found).double().numpy()
+
+
+def _gap(model: ReferenceModel, part: dict[str, Tensor], attribution: Tensor, mean: Tensor) -> Tensor:
+    x, times, observed = part["x"], part.get("times"), part.get("observed")
+    fill = mean.expand_as(x) if observed is None else mean * observed
+    return gap(lambda view: model(view, times, observed), x, attribution, fill, observed=observed)
 
 
 def classification(subject: Subject) -> Measured:
@@ -163,13 +188,14 @@ def classification(subject: Subject) -> Measured:
 
 def occlusion(subject: Subject) -> Measured:
     """AUROC of the model when only the cells above a quantile of the attribution are left."""
-    from timex.metrics.occlusion import model_predict, occlusion_curve
+    from timex.metrics.occlusion import occlusion_curve
+    from timex.reference.predict import model_predict
 
     part, fitted = subject.part, subject.fitted
     curve = occlusion_curve(
         model_predict(fitted.reference, fitted.device, **where(part)),
         part.x,
-        part.y,
+        part.labels,
         subject.attribution,
         fitted.data.baseline,
         thresholds=QUANTILES,
@@ -188,41 +214,37 @@ def runtime(subject: Subject) -> Measured:
 
 def landmarks_dtw(subject: Subject) -> Measured:
     """DTW within groups of explanations around landmarks, and within random groups."""
-    e = subject.explanation
-    assert e.embedding is not None
-    groups = landmark_dtw(e.x, e.attribution, e.embedding, subject.fitted.explainer.landmarks, seed=subject.fitted.seed)
+    e, fitted = subject.explanation, subject.fitted
+    landmarks = fitted.explainer.landmarks
+    groups = landmark_dtw(subject.part.x, e.attribution, _embedding(e), landmarks, seed=fitted.seed)
     scores = {f"{name}/dtw": Score.of(values) for name, values in groups.items()}
     return Measured(scores, {name: values.tolist() for name, values in groups.items()})
 
 
 def landmarks_clusters(subject: Subject) -> Measured:
     """NMI, ARI and purity of nearest landmarks, K-means centres and random explanations with the labels."""
-    fitted, test = subject.fitted, subject.explanation
-    train = fitted.explainer.explain(fitted.data.train.x, **where(fitted.data.train))
-    assert train.embedding is not None
-    assert test.embedding is not None
+    fitted = subject.fitted
+    train, test = _embedding(fitted.explainer.explain(fitted.data.train)), _embedding(subject.explanation)
     landmarks = fitted.explainer.landmarks.vectors
-    groups = landmark_clusters(train.embedding, test.embedding, subject.part.y, landmarks, seed=fitted.seed)
+    groups = landmark_clusters(train, test, subject.part.labels, landmarks, seed=fitted.seed)
     return Measured({f"{group}/{name}": Score(v) for group, row in groups.items() for name, v in row.items()})
 
 
 def forecasts(subject: Subject) -> Measured:
-    """How well the forecaster forecasts, and whether the cells called important are those its forecasts rest on."""
+    """The error of the forecaster, and whether its forecasts depend on the cells with high attribution."""
     from timex.bench import forecasting
 
-    fitted = subject.fitted
+    fitted, x = subject.fitted, subject.part.x
     scores, shown, detail = forecasting.examine(
-        subject.explanation, fitted.reference, fitted.data.baseline, fitted.device, fitted.seed
+        x, subject.explanation.attribution, fitted.reference, fitted.data.baseline, fitted.device, fitted.seed
     )
     scores |= {name: Score(value) for name, value in fitted.facts["scores"]["test"].items()}
     return Measured(scores, detail, _taken(subject.explanation, shown))
 
 
 def panel(subject: Subject) -> Measured:
-    """Nothing to score: explanations for a figure, with the cells known to decide the class."""
-    truth = subject.part.truth
-    cells = None if truth is None else [np.argwhere(sample).tolist() for sample in truth]
-    return Measured({}, {"truth": cells}, subject.explanation)
+    """No scores: explanations for a figure."""
+    return Measured(keep=subject.explanation)
 
 
 def landmark_map(subject: Subject) -> Measured:
@@ -245,7 +267,13 @@ MEASURES: dict[str, Measure] = {
 """Every measure by the name tables use."""
 
 
+def _embedding(e: Explanation) -> NDArray[np.float32]:
+    if e.embedding is None:
+        raise ValueError(f"{e.method or 'This method'} gives no embeddings: leave it out of the landmark tables.")
+    return e.embedding
+
+
 def _taken(e: Explanation, index: NDArray[np.int64]) -> Explanation:
     """The explanations of some samples."""
     arrays: dict[str, Any] = {name: v[index] for name, v in vars(e).items() if isinstance(v, np.ndarray)}
-    return replace(e, **arrays)
+    return replace(e, series=e.series.take(index), **arrays)

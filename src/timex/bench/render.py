@@ -1,17 +1,22 @@
-"""Tables for the terminal, Markdown and LaTeX, ours beside the paper's; nothing is computed that the cells do not hold."""
+"""Tables for the terminal, Markdown and LaTeX, our values beside the paper's."""
 
 from __future__ import annotations
 
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
+from timex.bench.across import RIVAL, Comparison, Group, across
+from timex.bench.experiments import Table
+from timex.bench.names import method_name, metric_name
+from timex.bench.recipes import TIMEX
 from timex.bench.store import Result
 from timex.bench.summary import Block, Difference, Row, Stat, blocks, verdict
-from timex.bench.tables import TABLES, Table
+from timex.bench.tables import TABLES
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
@@ -19,43 +24,19 @@ if TYPE_CHECKING:
 Format = Literal["terminal", "markdown", "latex"]
 Mark = Literal["", "best", "second"]
 
-NAMES = {
-    "timex": "TimeX",
-    "ig": "IG",
-    "ig:absolute": "|IG|",
-    "dynamask": "Dynamask",
-    "winit": "WinIT",
-    "cortx": "CoRTX",
-    "sgt_grad": "SGT + Grad",
-    "random": "random (control)",
-    "amplitude": "amplitude (control)",
-    "centre": "centre (control)",
-    "reference": "model",
-    "landmark": "landmarks",
-    "kmeans": "K-means",
-    "kmeans_as_many": "K-means, as many as landmarks in use",
-}
-COLUMNS = {
-    "auprc_trapezoid": "AUPRC, trapezoid",
-    "aup_rank": "AUP, ranks",
-    "aur_rank": "AUR, ranks",
-    "iou": "IoU",
-    "fit_seconds": "fit, s",
-    "explain_seconds": "explain, s",
-    "f1": "F1",
-}
 POOLED = re.compile(r" \([.\d]+\)")
+MARKDOWN = 120
+"""Characters in a line of Markdown, tables excepted."""
 BETWEEN = 3
 """Characters between two columns in the terminal."""
-LEGEND = (
-    "Mean ± standard error over folds (in brackets: over the pooled samples, as the paper has it). **Best** and _second best_ "
-    "explainer; controls see no model and do not compete."
-)
+LEGEND = """\
+Mean ± standard error over folds (in brackets: over the pooled samples, as the paper has it). **Best** and _second best_
+explainer; controls see no model and do not compete."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A cell of a table: its words and how it is marked."""
+    """A cell of a table: its words and its mark."""
 
     words: str
     mark: Mark = ""
@@ -63,7 +44,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A block made of words, the same for every format."""
+    """A block as text, the same for every format."""
 
     title: str
     header: Sequence[str]
@@ -72,12 +53,12 @@ class Sheet:
 
 
 def sheet(block: Block, per_fold: bool = False) -> Sheet:
-    """A block as words; with a line for every fold of every method if asked for."""
+    """A block as text, with a line for every fold of every method if `per_fold`."""
     timed = any(not math.isnan(r.explain_seconds) for r in block.rows) and "explain_seconds" not in block.metrics
     has_paper = {m: any(m in r.paper for r in block.rows) for m in block.metrics}
     header = ["method"]
     for metric in block.metrics:
-        header += [_column(metric), *(["paper"] if has_paper[metric] else [])]
+        header += [metric_name(metric), *(["paper"] if has_paper[metric] else [])]
     header += ["folds", *(["fit, s", "explain, s"] if timed else [])]
     rows = []
     for r in block.rows:
@@ -87,8 +68,26 @@ def sheet(block: Block, per_fold: bool = False) -> Sheet:
     return Sheet(block.title, header, rows, _notes(block))
 
 
+def group_sheet(group: Group) -> Sheet:
+    """Means over a group of data sets as text."""
+    header = ["method", *(metric_name(m) for m in group.metrics), "sets", "fit, s", "explain, s"]
+    rows = []
+    for row in group.rows:
+        seconds = [_number(v, "fit_seconds") for v in (row.fit_seconds, row.explain_seconds)]
+        values = [_number(row.values[m], m) for m in group.metrics]
+        rows.append([Text(words) for words in (method_name(row.label), *values, str(row.sets), *seconds)])
+    return Sheet(group.title, header, rows, [_compared(c) for c in group.comparisons])
+
+
+def _compared(c: Comparison) -> str:
+    names = " − ".join(method_name(label) for label in (TIMEX, RIVAL))
+    mean = _number(c.difference, c.metric)
+    text = f"{metric_name(c.metric)}: {names} = {mean} in the mean, above on {c.ahead} of {c.sets} sets"
+    return text if math.isnan(c.ratio) else f"{text}, smallest ratio {c.ratio:.2f} ({c.where})"
+
+
 def _row(block: Block, row: Row, has_paper: Mapping[str, bool], timed: bool) -> list[Text]:
-    texts = [Text(display_name(row.label))]
+    texts = [Text(method_name(row.label))]
     for metric in block.metrics:
         ranking = block.ranking(metric)
         mark: Mark = "best" if ranking[:1] == [row.label] else "second" if ranking[1:2] == [row.label] else ""
@@ -124,17 +123,19 @@ def _notes(block: Block) -> list[str]:
     for own, metric in product([r.label for r in block.rows if r.label.startswith("timex")], block.metrics):
         compared = block.against_best(metric, own)
         if compared is not None:
-            names = [display_name(label) for label in (own, compared[0])]
-            notes.append(f"{_column(metric)}: {' less '.join(names)} {_difference(compared[1], metric)}")
+            names = [method_name(label) for label in (own, compared[0])]
+            notes.append(f"{metric_name(metric)}: {' − '.join(names)} = {_difference(compared[1], metric)}")
     for claim, d in block.claims:
         value = "" if d is None else f" ({_difference(d, claim.better[1])})"
         notes.append(f"claim: {claim.text}: {verdict(claim, d)}{value}")
+    if block.residual:
+        notes.append("the models have residuals around self-attention; the paper's have none")
     if block.weak:
         notes.append(f"the model of fold {', '.join(map(str, block.weak))} stayed more than .02 under the paper's F1")
     if block.mixed:
         folds = ", ".join(map(str, block.mixed))
         notes.append(
-            f"fold {folds}: not all rows are known to explain the same model; differences are taken between those that do"
+            f"fold {folds}: not all rows are known to explain the same model; differences are taken between rows that do"
         )
     timed: dict[str, list[str]] = {}
     for row in block.rows:
@@ -146,19 +147,19 @@ def _notes(block: Block) -> list[str]:
     errors: dict[str, list[str]] = {}
     for row in block.rows:
         for fold, error in row.errors.items():
-            errors.setdefault(error, []).append(f"{display_name(row.label)} fold {fold}")
+            errors.setdefault(error, []).append(f"{method_name(row.label)} fold {fold}")
     notes += [f"failed: {', '.join(who)}: {error}" for error, who in errors.items()]
     return notes
 
 
 def _listed(labels: Iterable[str]) -> str:
-    return ", ".join(map(display_name, labels))
+    return ", ".join(map(method_name, labels))
 
 
 def _difference(d: Difference, metric: str) -> str:
     signed = _number(d.mean, metric)
     interval = f"[{_number(d.low, metric)}, {_number(d.high, metric)}]"
-    p = "p < 0.001" if d.p < 0.001 else f"p = {d.p:.2g}"  # five folds know it no better
+    p = "p < 0.001" if d.p < 0.001 else f"p = {d.p:.2g}"  # five folds give no more digits
     return f"{signed if signed.startswith('-') else '+' + signed} {interval}, {p}, paired over {d.folds} folds"
 
 
@@ -180,22 +181,6 @@ def _number(value: float, metric: str) -> str:
     return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
 
 
-def display_name(label: str) -> str:
-    """A method as readers know it.
-
-    >>> display_name("timex:no_ste")
-    'TimeX, no ste'
-    """
-    if label in NAMES:
-        return NAMES[label]
-    method, _, arm = label.partition(":")
-    return f"{NAMES.get(method, method)}, {arm.replace('_', ' ')}" if arm else method
-
-
-def _column(metric: str) -> str:
-    return COLUMNS.get(metric, metric.upper() if metric.isalpha() and len(metric) < 6 else metric.replace("_", " "))
-
-
 # ------------------------------------------------------------------------------------------------------------- formats
 
 
@@ -204,8 +189,12 @@ def markdown(s: Sheet) -> str:
     marks: dict[Mark, Callable[[str], str]] = {"": str, "best": lambda t: f"**{t}**", "second": lambda t: f"_{t}_"}
     lines = [f"**{s.title}**", "", _line(s.header), _line(["---"] * len(s.header))]
     lines += [_line([marks[t.mark](t.words.replace("|", "\\|")) for t in row]) for row in s.rows]
-    notes = [f"- {note.replace('|', chr(92) + '|')}" for note in s.notes]
+    notes = [_wrapped(f"- {note.replace('|', chr(92) + '|')}") for note in s.notes]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def _wrapped(note: str) -> str:
+    return textwrap.fill(note, MARKDOWN, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
 def _line(words: Sequence[str]) -> str:
@@ -251,7 +240,7 @@ def _tex(text: str) -> str:
 
 @dataclass(frozen=True)
 class Terminal:
-    """A sheet for the terminal, where the pooled errors would not fit; columns that do not fit either go on below."""
+    """A sheet for the terminal, without pooled errors; columns beyond the width follow below."""
 
     sheet: Sheet
 
@@ -271,7 +260,7 @@ class Terminal:
         yield from (RichText(f"  {note}") for note in self.sheet.notes)
 
     def parts(self, width: int) -> list[list[int]]:
-        """The columns of the tables it takes, each begun by the methods; a score and the paper's stay together."""
+        """The columns of each part: the methods first, and every score together with the paper's."""
         cells = [[name, *(POOLED.sub("", row[k].words) for row in self.sheet.rows)] for k, name in enumerate(self.sheet.header)]
         widths = [max(map(len, column)) + BETWEEN for column in cells]
         parts = [[0]]
@@ -293,11 +282,12 @@ def sheets(
     per_fold: bool = False,
     every: bool = False,
 ) -> list[tuple[Table, list[Sheet]]]:
-    """The tables that have anything to show, as words."""
+    """The tables that have measured cells, as text."""
     found = []
     for name in names:
         table = TABLES[name]
-        own = [sheet(b, per_fold) for b in blocks(table, results, datasets, methods, every) if b.metrics]
-        if own:
-            found.append((table, own))
+        measured = [b for b in blocks(table, results, datasets, methods, every) if b.metrics]
+        if measured:
+            means = [group_sheet(group) for group in across(table, measured)]
+            found.append((table, [*(sheet(b, per_fold) for b in measured), *means]))
     return found

@@ -1,7 +1,6 @@
-"""Run a grid: plan what is left, do it here or on Ray, keep every cell as soon as it is finished.
+"""Run tables: plan what is left, do it here or on Ray, keep every cell as soon as it is finished.
 
-Only the process that called `run` writes to the run directory, so workers need no shared disk: what they make comes back with
-their results.
+Only the process that called `run` writes to the run directory, so workers need no shared disk: they send back their files.
 """
 
 from __future__ import annotations
@@ -18,21 +17,30 @@ from typing import Any, Literal
 
 import torch
 
-from timex.bench.grid import Settings, Task, cells_of, plan
+from timex.bench.cells import Grid, cells_of
+from timex.bench.plan import SECONDS, Task, plan
 from timex.bench.store import Store
 from timex.bench.tables import TABLES
 from timex.bench.work import Outcome, failed, work
+from timex.io.atomic import atomic_path
 from timex.registry import find
-from timex.types import atomic_path
 
 Done = tuple[Task, Outcome]
-LAST = ("reference.json", "explainer.json")
-"""Files whose presence says that a folder is whole."""
+LAST = ("reference.json", "explainer.json", SECONDS)
+"""Files written last: their presence means that a folder is whole."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """How a run went, in cells."""
+    """How a run went.
+
+    Attributes:
+        wanted: Cells of the tables.
+        before: Cells that were there before.
+        finished: Cells finished now.
+        failed: The error of every cell that failed now, by its key.
+        left: Cells not begun before the time limit.
+    """
 
     wanted: int
     before: int
@@ -44,10 +52,11 @@ class Summary:
 def run(
     tables: Sequence[str],
     out: str | Path,
-    settings: Settings | None = None,
+    grid: Grid | None = None,
     *,
     datasets: Sequence[str] = (),
     methods: Sequence[str] = (),
+    archs: Sequence[str] = (),
     device: str | None = None,
     engine: Literal["local", "ray"] = "local",
     address: str | None = None,
@@ -56,34 +65,32 @@ def run(
     say: Callable[[str], None] | None = None,
     progress: bool = False,
 ) -> Summary:
-    """Measure everything the tables need that is not there yet.
+    """Measure every cell of some tables that is not measured yet.
 
     Args:
         tables: Keys of `TABLES`.
-        out: The run directory: results, models and explainers. Give the same one again to go on where a run stopped.
-        settings: Folds, seed, smoke, preset.
+        out: The run directory: results, models and explainers. The same directory again continues the run.
+        grid: Folds, seed, smoke.
         datasets: Data sets instead of the tables' own.
         methods: Methods instead of the tables' own, as `name` or `name:arm`.
+        archs: Architectures of the models instead of the tables' own.
         device: cpu or cuda; by default the GPU if there is one.
-        engine: Here, or as tasks on Ray.
-        address: Of a Ray cluster; by default a local one is started.
+        engine: local, or ray for tasks on Ray.
+        address: Address of a Ray cluster; by default a local one is started.
         plugins: Modules to import first, which add to the registry.
-        time_limit: Seconds after which no new piece of work is begun.
-        say: Called with a line for every piece of work.
+        time_limit: Seconds after which no new task begins.
+        say: Called with one line for every task.
         progress: Show bars for trainings.
-
-    Returns:
-        How many cells were wanted, were there before, finished now, failed and why, and are left.
     """
     started = time.monotonic()
     if engine not in ("local", "ray"):
         raise ValueError(f"Expected the engine local or ray, got {engine!r}.")
     if Store(out).exported:
-        raise ValueError(f"{out} holds exported cells, which can be shown but not gone on with: give another folder (--out).")
+        raise ValueError(f"{out} holds exported cells, which can be shown but not continued: give another folder (--out).")
     load_plugins(plugins)
-    settings, root = settings or Settings(), Path(out)
+    grid, root = grid or Grid(), Path(out)
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    cells = cells_of([find(TABLES, name, "table") for name in tables], settings, datasets, methods)
+    cells = cells_of([find(TABLES, name, "table") for name in tables], grid, datasets, methods, archs)
     store = Store(root)
     before = sum(store.done(cell.key) for cell in cells)
     tasks = plan(cells, root)
@@ -135,7 +142,7 @@ def _here(tasks: Sequence[Task], root: Path, device: str, deadline: float | None
 
 @dataclass(frozen=True)
 class Shipment:
-    """What a worker sends back: the outcome, and the files it made, by their path under the run directory."""
+    """What a worker sends back: the outcome, and its files by their path under the run directory."""
 
     outcome: Outcome
     files: dict[str, bytes]
@@ -156,7 +163,7 @@ def _on_ray(
         running: dict[Any, Task] = {}
         broken: dict[str, str] = {}
         while left or running:
-            # With a deadline nothing may queue: what Ray has been given cannot be told from what it has begun.
+            # With a deadline nothing may queue: Ray does not tell a queued task from one that has begun.
             slots = len(tasks) if deadline is None else max(1, int(ray.cluster_resources().get(resource, 0)))
             if deadline is not None and time.monotonic() > deadline:
                 left = []
@@ -182,7 +189,7 @@ def _on_ray(
 
 
 def _ready(left: Sequence[Task], running: Iterable[Task]) -> list[Task]:
-    """The tasks whose inputs nobody is still to make."""
+    """The tasks whose inputs are all there."""
     unmade = {folder for task in (*left, *running) for folder in task.outputs}
     return [task for task in left if unmade.isdisjoint(task.inputs)]
 
@@ -190,7 +197,7 @@ def _ready(left: Sequence[Task], running: Iterable[Task]) -> list[Task]:
 def _remote(
     task: Task, given: dict[str, bytes], device: str, folder: str, plugins: tuple[str, ...], upstream: Sequence[str]
 ) -> Shipment:
-    """Do a task in a folder of its own."""
+    """Do a task in a temporary folder."""
     torch.set_num_threads(1)  # one core a task
     load_plugins(plugins, folder)
     with tempfile.TemporaryDirectory() as name:

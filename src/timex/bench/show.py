@@ -1,4 +1,4 @@
-"""Everything that can be made of a run directory without computing: tables, figures, a page, an export to keep."""
+"""Tables, figures, a page and an export from a run directory; nothing is measured."""
 
 from __future__ import annotations
 
@@ -11,24 +11,31 @@ from timex.bench.render import LEGEND, Sheet, Terminal, latex, markdown, sheets
 from timex.bench.store import Store
 from timex.bench.summary import blocks
 from timex.bench.tables import TABLES
+from timex.io.atomic import atomic_path
 from timex.registry import find
-from timex.types import atomic_path
 
 INTRODUCTION = """\
-Written by `timex bench show`. Every table has our numbers beside the paper's, over as many folds as it says.
+Written by `timex bench show`. Every table has our values beside the paper's, over the folds that its column names.
 
-What the synthetic tables can and cannot show: the cells that decide the class are known, so an explanation can be scored. But
-on FreqShapes and both SeqComb sets the deciding cells are also the largest, so the amplitude control, |x - channel median|,
-which sees no model at all, scores high there: read it beside every row. A high score on these sets shows that an explainer
-finds large values; it does not show that the *model* is explained. On LowVar the deciding cells do not stick out, amplitude
-says next to nothing, and a good score is evidence. ECG windows are cut around their R peak, so the place alone gives the
-deciding cells away: read the centre control, which sees neither model nor data. No table shows that an explanation is
-faithful to a model whose reasons nobody knows; the occlusion table comes nearest to that."""
+`TimeX (ours)` has the default settings of this package, `TimeX (paper's objective)` the paper's objective and settings.
+
+On the synthetic sets the deciding cells are known, so explanations can be scored. How to read the scores:
+
+- On FreqShapes and both SeqComb sets the deciding cells are also the largest. The amplitude control,
+  |x - channel median|, sees no model and scores high there. A high score on these sets shows that an explainer finds
+  large values. It does not show that the explainer follows the model.
+- On LowVar the deciding cells are not the largest, and amplitude scores low. A high score there is evidence.
+- ECG windows are cut around their R peak, so the position alone finds the deciding cells. The centre control sees
+  neither model nor data.
+- The battery (`heldout`) has data that no setting was tuned for. Its tables also show the gap: the share of the model's
+  evidence in the highest cells less the share in the rest. The gap needs no ground truth.
+- No table shows that an explanation is faithful to a model whose reasons are unknown. The occlusion table comes
+  nearest."""
 FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": Terminal, "markdown": markdown, "latex": latex}
 
 
 def tables(folder: Path, names: Sequence[str] = (), *, style: str = "terminal", **options: Any) -> Iterator[str | Terminal]:
-    """The tables that have anything to show, in one of the `FORMATS`.
+    """The tables that have measured cells, in one of the `FORMATS`.
 
     Args:
         folder: The run directory.
@@ -56,7 +63,7 @@ def files(
     export: Path | None = None,
     page: Path | None = None,
 ) -> Iterator[Path]:
-    """Write figures, an export or a page, those that are asked for, and say where."""
+    """Write figures, an export or a page, each where a path is given, and yield the paths."""
     if figures is not None:
         from timex.bench.figures import draw
 
@@ -70,11 +77,11 @@ def files(
 
 
 def page_text(folder: Path, page: Path, names: Sequence[str] = (), figures: Path | None = None) -> str:
-    """One Markdown page with every table, what was not measured, and the figures if they were drawn.
+    """A Markdown page with every table, the figures if they were drawn, and a list of what was not measured.
 
     Args:
-        folder: The run directory; what failed in it was not measured.
-        page: Where the page will lie, which figures are linked from.
+        folder: The run directory; failed cells count as not measured.
+        page: Where the page will lie; links to figures are relative to it.
         names: Which tables; all by default.
         figures: Where the figures lie.
     """

@@ -1,13 +1,15 @@
-"""Finished cells on disk: one small file each, renamed into place, so that a killed run loses none and leaves no half one.
+"""Cells on disk: one small file each, renamed into place, so that a killed run loses none.
 
-A cell is one (data set, fold, architecture, method, measure) with all its settings; its file holds every metric of it. `rows`
-spreads them out, one row per metric; `export` packs them into one file per data set, which reads like the folder it came from.
+A cell is one (data set, fold, architecture, method, measure) with all its settings; its file holds all its metrics. `rows`
+gives one row per metric. `export` packs the cells into one file per data set, beside those exported before. A file that cannot
+be read is reported and counts as not measured.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,13 +18,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from timex.types import atomic_path
+from timex.io.atomic import atomic_path
 
 if TYPE_CHECKING:
     import pandas as pd
 
+log = logging.getLogger(__name__)
+
 CONFIGS = "configs.json"
 """The settings of exported cells, by their hash."""
+IDENTITY = ("dataset", "arch", "method", "arm", "measure", "fold")
+NOTED = ("finished", "device", "torch", "timex")
+"""What every cell and its facts hold; without one of them a file counts as damaged."""
 
 
 @dataclass(frozen=True)
@@ -74,32 +81,18 @@ class Result:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def reference(self) -> str | None:
-        """The folder of the model that was explained; None if unknown."""
-        if "reference" in self.facts or self.facts.get("config") is None:
-            return self.facts.get("reference")
-        # cells of before the folder was noted: their settings say it
-        model = {name: self.cell[name] for name in ("dataset", "arch", "seed", "smoke")}
-        return reference_folder({**model, "train": self.facts["config"]["reference"]}, self.cell["fold"])
-
-    @property
     def model(self) -> str | None:
-        """The model that was explained, equal for all that explain the same one; None if unknown.
+        """The model that was explained, equal for all cells that explain the same one; None if unknown.
 
-        Its folder says how it was trained, not where: on another machine the same recipe ends in other weights. Cells of before
-        weights were noted are taken to explain the same model as each other, and no other cell's.
+        Its folder names the training recipe. On another machine the same recipe gives other weights, so their hash counts too.
+        Cells without that hash count as explaining one model among themselves, and another than all other cells.
         """
-        weights = self.facts.get("weights")
-        return self.reference if weights is None else f"{self.reference}:{weights}"
-
-
-def reference_folder(model: Mapping[str, Any], fold: int) -> str:
-    """Where a model lies in a run directory, by all that it depends on."""
-    return f"references/{model['dataset']}-{model['arch']}-f{fold}-{short_hash(model)}"
+        folder, weights = self.facts.get("reference"), self.facts.get("weights")
+        return folder if weights is None else f"{folder}:{weights}"
 
 
 def short_hash(value: Any) -> str:
-    """Ten digits that are others for other values."""
+    """First 10 hex digits of the SHA-256 of the value as JSON."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:10]
 
 
@@ -117,13 +110,13 @@ class Store:
         """Keep a cell, at once and whole; a failed one never replaces a finished one."""
         if result.error is not None and self.done(result.key):
             return
-        with atomic_path(self.folder / f"{result.key}.json") as beside:
+        with atomic_path(self.folder / f"{safe_name(result.key)}.json") as beside:
             beside.write_text(json.dumps(_dump(result), indent=1) + "\n")
 
     def read(self, key: str) -> Result | None:
-        """A cell by its key, or None if there is none."""
+        """A cell by its key, or None if there is none that can be read."""
         path = self.folder / f"{key}.json"
-        return _read(path) if path.is_file() else None
+        return _parsed(path.read_bytes(), str(path)) if path.is_file() else None
 
     def done(self, key: str) -> bool:
         """Whether the cell is finished; a failed one is not."""
@@ -131,45 +124,51 @@ class Store:
         return result is not None and result.error is None
 
     def results(self) -> Iterator[Result]:
-        """Every cell, in the order of their files."""
+        """Every cell that can be read, in the order of their files."""
         for path in sorted(self.folder.glob("*.json")):
-            yield _read(path)
-        packed = sorted(self.folder.glob("*.jsonl"))
-        configs = json.loads((self.folder.parent / CONFIGS).read_text()) if packed else {}
-        for path in packed:
-            for result in map(_parse, path.read_text().splitlines()):
-                yield replace(result, facts={**result.facts, "config": configs.get(result.config_hash)})
+            if (result := _parsed(path.read_bytes(), str(path))) is not None:
+                yield result
+        configs = self._configs() if self.exported else {}
+        for path in sorted(self.folder.glob("*.jsonl")):
+            for number, line in enumerate(path.read_bytes().splitlines(), 1):
+                if (result := _parsed(line, f"{path}, line {number}")) is not None:
+                    yield replace(result, facts={**result.facts, "config": configs.get(result.config_hash)})
 
     @property
     def exported(self) -> bool:
-        """Whether the folder was written by `export`: it can be shown, but holds nothing to go on from."""
+        """Whether the folder was written by `export`: it can be shown, but no run can continue in it."""
         return any(self.folder.glob("*.jsonl"))
 
     def export(self, folder: str | Path) -> list[Path]:
-        """Pack the finished cells into a run directory of their own: a file of lines per data set, every configuration once.
+        """Pack the finished cells into a folder: one file of lines per data set, and every configuration once.
+
+        Cells that the folder holds already stay, unless a cell of the same identity (data set, architecture, method, arm,
+        measure, fold, seed) was finished later. So several runs can be exported into one folder, in any order.
 
         Args:
-            folder: The directory to write; `timex bench show` reads it like the one it came from, models and figures apart. No
-                run can go on in it.
+            folder: The folder to write. `timex bench show` reads it like a run directory, without models and figures.
         """
         if any((Path(folder) / "cells").glob("*.json")):
-            raise ValueError(f"{folder} is a run directory, where every cell would then be twice: export to another folder.")
+            raise ValueError(f"{folder} is a run directory, which would then hold every cell twice: export to another folder.")
+        newest: dict[str, Result] = {}
+        for result in (*Store(folder).results(), *self.results()):
+            name = json.dumps(result.cell, sort_keys=True)
+            if result.error is None and (name not in newest or result.facts["finished"] >= newest[name].facts["finished"]):
+                newest[name] = result
         lines: dict[str, list[str]] = {}
         configs = {}
-        for result in (r for r in self.results() if r.error is None):
-            facts = {**result.facts, "reference": result.reference}
+        for result in sorted(newest.values(), key=lambda r: r.key):
+            facts = dict(result.facts)
             configs[result.config_hash] = _without_seed(facts.pop("config", None))
             slim = _dump(replace(result, facts=facts), digits=6)
-            lines.setdefault(result.cell["dataset"], []).append(json.dumps(slim, separators=(",", ":")))
-        written = []
-        for dataset, own in lines.items():
-            written.append(Path(folder) / "cells" / f"{dataset}.jsonl")
-            with atomic_path(written[-1]) as beside:
-                beside.write_text("\n".join(own) + "\n")
-        written.append(Path(folder) / CONFIGS)
-        with atomic_path(written[-1]) as beside:
-            beside.write_text(json.dumps(configs, indent=1) + "\n")
-        return written
+            own = lines.setdefault(safe_name(result.cell["dataset"]), [])
+            own.append(json.dumps(slim, separators=(",", ":")))
+        texts = {Path(folder) / "cells" / f"{dataset}.jsonl": "\n".join(own) for dataset, own in lines.items()}
+        texts[Path(folder) / CONFIGS] = json.dumps(configs, indent=1)
+        for path, text in texts.items():
+            with atomic_path(path) as beside:
+                beside.write_text(text + "\n")
+        return list(texts)
 
     def rows(self) -> pd.DataFrame:
         """One row per data set, fold, architecture, method, arm and metric, with settings' hash, versions, seconds, device."""
@@ -182,6 +181,27 @@ class Store:
             for name, score in r.scores.items() or {None: Score(float("nan"), 0)}.items():
                 rows.append({**shared, "metric": name, **vars(score)})
         return pd.DataFrame(rows)
+
+    def _configs(self) -> dict[str, Any]:
+        path = self.folder.parent / CONFIGS
+        try:
+            return dict(json.loads(path.read_text()))
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("%s cannot be read, so the settings of its cells are unknown: %s", path, error)
+            return {}
+
+
+def safe_name(name: str) -> str:
+    """The name of a file, or a `ValueError` for a path.
+
+    >>> safe_name("../elsewhere")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected a name that is no path, since a file is called by it, got '../elsewhere'.
+    """
+    if name in ("", ".", "..") or any(separator in name for separator in "/\\\0"):
+        raise ValueError(f"Expected a name that is no path, since a file is called by it, got {name!r}.")
+    return name
 
 
 def _without_seed(config: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -202,14 +222,19 @@ def _dump(result: Result, digits: int = 17) -> dict[str, Any]:
     return {**vars(result), "scores": scores, "facts": facts}
 
 
-def _read(path: Path) -> Result:
-    return _parse(path.read_text())
-
-
-def _parse(text: str) -> Result:
-    content = json.loads(text)
-    scores = {name: Score(_or_nan(value), n, _or_nan(squares)) for name, (value, n, squares) in content.pop("scores").items()}
-    return Result(**content, scores=scores)
+def _parsed(text: bytes, where: str) -> Result | None:
+    """The cell in a text; None, with a warning that names the place, if there is no whole one."""
+    try:
+        content = json.loads(text)
+        scores = {name: Score(_or_nan(v), int(n), _or_nan(squares)) for name, (v, n, squares) in content.pop("scores").items()}
+        result = Result(**content, scores=scores)
+        missing = [name for name in IDENTITY if name not in result.cell] + [name for name in NOTED if name not in result.facts]
+        if missing:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        log.warning("%s holds no cell that can be read, and counts as not measured: %s", where, error)
+        return None
+    return result
 
 
 def _or_nan(value: float | None) -> float:

@@ -1,4 +1,4 @@
-"""What the cells of a table say together: means over folds with their errors, paired differences, claims held against them."""
+"""Cells of a table taken together: means over folds with their errors, paired differences, and the paper's claims."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 
 import numpy as np
 
+from timex.bench.experiments import CENTRE, CONTROLS, RESIDUAL, Claim, Experiment, Table, swaps
 from timex.bench.measures import WITHOUT_FIRST
+from timex.bench.names import method_name
 from timex.bench.store import Result, Score
-from timex.bench.tables import CENTRE, CONTROLS, TABLES, Claim, Experiment, Table
+from timex.bench.tables import TABLES
 
 LOWER_IS_BETTER = ("dtw", "fit_seconds", "explain_seconds", "mse", "change_kept")
 
@@ -23,7 +24,7 @@ class Stat:
 
     Attributes:
         folds: The score of every fold, by its number.
-        models: Which model was explained there, where that is known.
+        models: The model explained on every fold, where it is known.
     """
 
     folds: Mapping[int, Score]
@@ -87,11 +88,11 @@ def difference(a: Stat, b: Stat) -> Difference | None:
 
 
 SAME = 0.05
-"""Differences of a score up to this count as none, where a claim says that there is none."""
+"""The largest difference of a score that a claim of no difference allows."""
 
 
 def verdict(claim: Claim, d: Difference | None) -> str:
-    """Whether our folds bear a claim out; that they cannot tell two things apart does not make them equal."""
+    """Whether our folds support a claim. A claim of no difference holds only if the interval lies within `SAME`."""
     if d is None:
         return "not measured"
     if claim.higher is None:
@@ -102,10 +103,10 @@ def verdict(claim: Claim, d: Difference | None) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """A method in a block: its metrics over folds, the paper's values, and what went wrong.
+    """A method in a block: its metrics over folds, the paper's values, and its errors.
 
     Attributes:
-        label: The method, or what it is compared with inside a measure (landmark, kmeans, random).
+        label: The method, or a group that a measure compares (landmark, kmeans, random).
         stats: Our metrics.
         paper: The paper's values, where it has any.
         fit_seconds: Mean seconds to fit.
@@ -133,14 +134,15 @@ class Block:
     """The part of a table on one data set and architecture.
 
     Attributes:
-        title: Data set and architecture, and a word if nothing but smoke was measured.
+        title: Data set and architecture; the method, if a block has one; "smoke" for a smoke run.
         metrics: Columns.
         rows: One per method.
-        claims: What the paper concludes, our paired difference, and whether it holds.
+        claims: What the paper concludes, with our paired difference.
         weak: Folds whose model stayed under the gate.
         mixed: Folds in which the rows do not all explain the same model.
         missing: Methods of the table that were not measured.
         results: The cells behind it.
+        residual: Whether the models have residuals around self-attention where the paper's have none.
     """
 
     title: str
@@ -151,6 +153,7 @@ class Block:
     mixed: Sequence[int]
     missing: Sequence[str]
     results: Sequence[Result]
+    residual: bool = False
 
     def ranking(self, metric: str) -> list[str]:
         """The labels of explainers that have a value, the best first; none where there is only one. Controls do not compete."""
@@ -159,7 +162,7 @@ class Block:
         return [r.label for r in sorted(ranked, key=lambda r: sign * r.stats[metric].mean)] if len(ranked) > 1 else []
 
     def against_best(self, metric: str, own: str = "timex") -> tuple[str, Difference] | None:
-        """TimeX, or an arm of it, less the best other explainer by this metric, with its name; None if either is missing."""
+        """The difference of an arm of TimeX and the best other explainer, with the latter's name; None if either is missing."""
         rows = {r.label: r for r in self.rows if metric in r.stats}
         others = [r for r in rows.values() if not r.control and not r.label.startswith("timex")]
         if own not in rows or not others or metric in LOWER_IS_BETTER:
@@ -170,60 +173,58 @@ class Block:
 
 
 def blocks(
-    table: Table, results: Iterable[Result], datasets: Sequence[str] = (), methods: Sequence[str] = (), every: bool = False
+    table: Table,
+    results: Iterable[Result],
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    every: bool = False,
 ) -> list[Block]:
-    """A table from the cells that are there: one block per data set and architecture, none where there is nothing.
+    """The measured part of a table: one block per data set and architecture that has cells.
+
+    A table that compares groups inside a measure (metrics written `landmark/nmi`) has a block per method.
 
     Args:
         table: The table.
-        results: All cells of a store; those of the table are picked out, of the configuration measured last. Smoke counts only
-            where there is nothing else.
+        results: All cells of a store. Of several configurations of a method the newest counts; smoke runs count only where
+            nothing else was measured.
         datasets: Data sets instead of the table's own.
-        methods: Methods instead of the table's own; without, others are added where they were run.
+        methods: Methods instead of the table's own, which are joined by methods of no table.
         every: All metrics of a cell instead of the table's.
     """
     measured = [r for r in results if r.cell["measure"] == table.measure]
+    grouped = any("/" in metric for metric in table.metrics)
     found = []
-    for dataset, arch in product(datasets or table.datasets, table.archs):
+    shown = [(dataset, arch) for dataset in datasets or table.datasets for arch in table.shown_archs(dataset)]
+    for dataset, arch in shown:
         own = [r for r in measured if (r.cell["dataset"], r.cell["arch"]) == (dataset, arch)]
         smoke = all(r.cell.get("smoke") for r in own)
         here = _latest(r for r in own if smoke or not r.cell.get("smoke"))
-        wanted = list(methods or [*table.methods, *_newcomers(table, here)])
-        labels = {label: [v for v in (label, *_paper_variants(label)) if v in here] for label in wanted}
-        if not methods and _compares_arms(table) and not any(labels[label] for label in table.methods if ":" in label):
+        wanted = list(methods or [*table.labels(dataset), *_newcomers(table, here)])
+        cells = {label: here[label] for label in wanted if label in here}
+        if not methods and table.compares_arms and not any(swaps(label) for label in cells):
             continue  # TimeX and the controls were measured for another table
-        cells = {v: here[v] for variants in labels.values() for v in variants}
-        if cells:
-            title = f"{dataset}, {arch}"
-            missing = [label for label, variants in labels.items() if not variants]
-            found += _blocks(table, title, "smoke" if smoke else "", cells, missing, every)
+        missing = [label for label in wanted if label not in here]
+        word = "smoke" if smoke else ""
+        for labels in [[label] for label in cells] if grouped else [list(cells)]:
+            name = method_name(labels[0]) if grouped else ""
+            title = ", ".join(part for part in (dataset, arch, name) if part)
+            some = {label: cells[label] for label in labels}
+            found += _blocks(table, title, word, some, missing, every) if some else []
     return found
 
 
-def _compares_arms(table: Table) -> bool:
-    """Whether a table sets arms of TimeX against each other, not methods."""
-    arms = any(":" in label for label in table.methods)
-    return arms and all(label.startswith("timex") or label in CONTROLS for label in table.methods)
-
-
 def _newcomers(table: Table, labels: Iterable[str]) -> list[str]:
-    """Methods of no table of ours: they join those that compare methods, not those of TimeX alone."""
-    if all(label.startswith("timex") or label in CONTROLS for label in table.methods):
+    """Measured methods of no table: they join tables that compare methods."""
+    if table.only_timex:
         return []
     known = {label for t in TABLES.values() for label in t.methods}
     return [label for label in labels if ":" not in label and label not in known]
 
 
-def _paper_variants(label: str) -> tuple[str, ...]:
-    """TimeX with the paper's settings stands beside TimeX with ours."""
-    method, _, arm = label.partition(":")
-    return (f"{method}:paper_{arm}" if arm else f"{method}:paper",) if method == "timex" else ()
-
-
 def _latest(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """The cells of every method, of one configuration: the one with the newest finished cell, else that of the newest failure.
+    """The cells of every method, of one configuration: that of the newest finished cell, else that of the newest failure.
 
-    Failures that came later, of other configurations, are added: they replace no value, but have to be seen.
+    Later failures of other configurations are added: they replace no value, but the reader should know of them.
     """
     groups: dict[str, dict[str, list[Result]]] = {}
     for r in results:
@@ -261,10 +262,11 @@ def _blocks(
     for variant, prefix in variants.items():
         rows = [row for label, rs in cells.items() for row in _rows(table, label, rs, wanted, prefix)]
         stats = {label: _stats(rs, wanted, prefix) for label, rs in cells.items()}
-        claims = [(c, _claimed(c, stats)) for c in table.claims]
+        claims = [(c, _claimed(c, stats)) for c in table.claims if c.better[0] in cells or c.worse[0] in cells]
         metrics = list(dict.fromkeys(m.split("/")[-1] for m in wanted))
         whole = ", ".join(part for part in (title, variant, word) if part)
-        found.append(Block(whole, metrics, rows, claims, weak, mixed, missing, flat))
+        residual = flat[0].cell["arch"].endswith(RESIDUAL) and not table.arch_of
+        found.append(Block(whole, metrics, rows, claims, weak, mixed, missing, flat, residual))
     return found
 
 
@@ -284,9 +286,8 @@ def _stats(results: Sequence[Result], metrics: Sequence[str], prefix: str) -> di
 
 
 def _rows(table: Table, label: str, results: Sequence[Result], metrics: Sequence[str], prefix: str) -> list[Row]:
-    """One row, or one for each thing compared inside the measure (metrics written `landmark/nmi`)."""
+    """One row, or one for each group inside the measure (metrics written `landmark/nmi`)."""
     method, _, arm = label.partition(":")
-    arm = arm.removeprefix("paper").removeprefix("_")
     cell = results[0].cell
     experiment = Experiment(dataset=cell["dataset"], arch=cell["arch"], method=method, arm=arm, measure=table.measure)
     stats = _stats(results, metrics, prefix)

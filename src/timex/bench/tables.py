@@ -1,132 +1,28 @@
-"""The paper's tables and figures as data: which explainers, on which data sets and models, measured how.
+"""The paper's tables and figures, and the battery, as data: which explainers, on which data sets and models, measured how.
 
-A method is written `name` or `name:arm`: `timex:no_ste` is TimeX with the setting of that arm (`ARMS`) swapped, and
-`ig:absolute` is integrated gradients without their sign.
+`experiments` has the parts and the notation of the methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from timex.paper import published
+from timex.bench.experiments import CENTRE, CONTROLS, Claim, Experiment, Table, Where
+from timex.bench.recipes import R_VALUES, REFERENCE, TIMEX
+from timex.data.battery import BATTERY, FINAL, GUIDE, HeldOut
 
-CONTROLS = ("random", "amplitude")
-"""Explainers that see no model: what they score, the data gives away by itself."""
-CENTRE = "centre"
-"""A control for windows that are cut around what matters in them; it sees no data either."""
-METHODS = ("ig", "ig:absolute", "dynamask", "winit", "cortx", "sgt_grad", "timex", *CONTROLS)
-"""The rows of the paper's ground-truth tables, IG also without its sign, and the controls."""
-FEW = ("ig", "ig:absolute", "dynamask", "winit", "timex", *CONTROLS)
-"""Those of its tables of other architectures."""
+PAPERS = "timex:paper"
+BOTH = ("timex", PAPERS)
+"""Our default and the paper's objective, on the same models."""
+METHODS = ("ig", "ig:absolute", "dynamask", "winit", "cortx", "sgt_grad", "gradients", *BOTH, *CONTROLS)
+"""The rows of the paper's ground-truth tables, |IG|, our gradients and the controls."""
+FEW = ("ig", "ig:absolute", "dynamask", "winit", "gradients", *BOTH, *CONTROLS)
+"""The same for the paper's tables of other architectures."""
 GROUND_TRUTH = ("auprc", "aup", "aur")
 QUANTILES = (0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
 """Shares of cells occluded, least important first."""
-R_VALUES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 LANDMARK_GROUPS = ("landmark", "kmeans", "kmeans_as_many", "random")
-
-ARMS: dict[str, dict[str, Any]] = {
-    "no_ste": {"mask": "soft"},
-    "simclr": {"consistency": "simclr"},
-    "mbc_only": {"label": "none"},
-    "lc_only": {"consistency": "none"},
-    "as_occluded": {"masking": "both", "fill": "draw"},  # cells hidden as the occlusion experiment hides them
-    "forecast": {"label": "mse", "lam_model": 2.0},  # of squared differences, not of shares
-    **{f"r{r:g}": {"r": r} for r in R_VALUES},
-}
-"""What an arm swaps in the settings of TimeX."""
-
-REFERENCE = "reference"
-"""The method of a row that measures the model itself."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """One thing to measure on every fold.
-
-    Attributes:
-        dataset: A key of `DATASETS`.
-        arch: The architecture of the model that is explained.
-        method: A key of `EXPLAINERS`, or `REFERENCE` for the model itself.
-        arm: A variant of the method: a key of `ARMS` for TimeX, `absolute` for signed attributions; empty for none.
-        measure: A key of `timex.bench.measures.MEASURES`.
-    """
-
-    dataset: str
-    arch: str = "transformer"
-    method: str
-    arm: str = ""
-    measure: str
-
-    @property
-    def label(self) -> str:
-        """The method as it is written in tables and on the command line."""
-        return f"{self.method}:{self.arm}" if self.arm else self.method
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """Something the paper says, to be held against our folds: one value is better than another.
-
-    Attributes:
-        text: The claim.
-        better: Method and metric said to be better.
-        worse: Method and metric it is compared with.
-        higher: Whether the better value is the higher one; None if the claim is that there is no difference.
-    """
-
-    text: str
-    better: tuple[str, str]
-    worse: tuple[str, str]
-    higher: bool | None = True
-
-
-Where = Callable[[Experiment, str], tuple[str, str, str]]
-"""Where the paper has the value of an experiment's metric: its table, row and column in paper.json."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Table:
-    """One table or figure.
-
-    Attributes:
-        title: What it shows.
-        measure: How it is measured.
-        datasets: The data sets.
-        methods: The methods, as `name` or `name:arm`.
-        metrics: The metrics shown.
-        archs: The architectures of the models explained.
-        where: Where the paper's numbers are.
-        claims: What the paper concludes from it, checked on every data set and architecture.
-        needs: What must be at hand beyond this package.
-        folds: Folds at most; a figure draws one.
-    """
-
-    title: str
-    measure: str
-    datasets: tuple[str, ...]
-    methods: tuple[str, ...]
-    metrics: tuple[str, ...] = ()
-    archs: tuple[str, ...] = ("transformer",)
-    where: Where | None = None
-    claims: tuple[Claim, ...] = ()
-    needs: str = ""
-    folds: int | None = None
-
-    def experiments(self, datasets: Sequence[str] = (), methods: Sequence[str] = ()) -> Iterator[Experiment]:
-        """Everything to measure, with other data sets or methods if given."""
-        for dataset, arch, label in product(datasets or self.datasets, self.archs, methods or self.methods):
-            method, _, arm = label.partition(":")
-            yield Experiment(dataset=dataset, arch=arch, method=method, arm=arm, measure=self.measure)
-
-    def paper(self, experiment: Experiment, metric: str) -> float | None:
-        """The paper's value, or None where it has none: a method or an arm that is no row of this table has none."""
-        if self.where is None or experiment.arm == "absolute" or experiment.label not in self.methods:
-            return None
-        table, row, column = self.where(experiment, metric)
-        return published(table, row).get(column)
 
 
 def _ground_truth(title: str, datasets: tuple[str, ...], where: Where, **more: Any) -> Table:
@@ -135,32 +31,89 @@ def _ground_truth(title: str, datasets: tuple[str, ...], where: Where, **more: A
 
 
 def _r1(e: Experiment, metric: str) -> tuple[str, str, str]:
-    return f"r1/{e.dataset}/{e.arch}", e.method, metric
-
-
-def _split(metric: str) -> tuple[str, str]:
-    group, _, name = metric.partition("/")
-    return group, name
+    return f"r1/{e.dataset}/{e.published_arch}", e.method, metric
 
 
 def _by_arch(e: Experiment, metric: str) -> tuple[str, str, str]:
-    return f"{e.arch}/{e.dataset}", e.method, metric
+    return f"{e.published_arch}/{e.dataset}", e.method, metric
 
 
-def _ablation(name: str, title: str, full: str, arms: tuple[str, ...], claims: tuple[Claim, ...]) -> Table:
+def _landmarks(e: Experiment, metric: str) -> tuple[str, str, str]:
+    group, _, score = metric.partition("/")
+    return f"landmarks/clustering_{e.dataset}", group, score
+
+
+def _occlusion(e: Experiment, metric: str) -> tuple[str, str, str]:
+    return "later/occlusion_auroc", f"{e.dataset}/{e.method}{e.swap}", metric  # no row is called timexas_occluded
+
+
+def _runtime(e: Experiment, metric: str) -> tuple[str, str, str]:
+    return "runtime_seconds", e.method, f"{e.dataset}_{'train' if metric == 'fit_seconds' else 'infer'}"
+
+
+def _ablation(name: str, title: str, full: str, claims: dict[str, str]) -> Table:
+    """An ablation of the paper's objective: ours has no such terms.
+
+    Args:
+        name: The paper's table.
+        title: What it shows.
+        full: The paper's row without a swap.
+        claims: What the paper concludes from each swap.
+    """
+
     def where(e: Experiment, metric: str) -> tuple[str, str, str]:
-        row = e.arm or full if e.method == "timex" else e.method
+        row = e.swap or full if e.method == TIMEX else e.method
         return f"ablation/{name}", f"{e.dataset}/{row}", metric
 
-    methods = ("timex", *(f"timex:{arm}" for arm in arms), *CONTROLS)
-    datasets = ("freqshapes", "seqcomb_mv", "ecg")
-    return _ground_truth(f"Ablation: {title}", datasets, where, methods=methods, claims=claims, needs=ECG)
+    arms = {f"{PAPERS}_{swap}": text for swap, text in claims.items()}
+    return _ground_truth(
+        f"Ablation of the paper's objective: {title}",
+        ("freqshapes", "seqcomb_mv", "ecg"),
+        where,
+        methods=(PAPERS, *arms, *CONTROLS),
+        claims=tuple(Claim(text=text, better=(PAPERS, "auprc"), worse=(arm, "auprc")) for arm, text in arms.items()),
+        needs=ECG,
+    )
 
 
-def _better(text: str, arm: str) -> Claim:
-    return Claim(text=text, better=("timex", "auprc"), worse=(f"timex:{arm}", "auprc"))
+def _r_sweep() -> Table:
+    """The paper's objective at every r; the paper says that r from .4 on makes no difference."""
+    return Table(
+        title="The prior r of the paper's objective, everything else held",
+        measure="ground_truth",
+        datasets=("seqcomb_uv",),
+        methods=tuple(f"{PAPERS}_r{r:g}" for r in R_VALUES),
+        metrics=GROUND_TRUTH,
+        claims=tuple(
+            Claim(
+                text=f"r is stable above .4: {r:g} is as good as .5",
+                better=(f"{PAPERS}_r{r:g}", "auprc"),
+                worse=(f"{PAPERS}_r0.5", "auprc"),
+                higher=None,
+            )
+            for r in R_VALUES
+            if r >= 0.4 and r != 0.5
+        ),
+    )
 
 
+def _battery(title: str, sets: Mapping[str, HeldOut], methods: tuple[str, ...], groups: dict[str, Sequence[str]]) -> Table:
+    """A table over sets of the battery, each with the architecture it names."""
+    return Table(
+        title=title,
+        measure="ground_truth",
+        datasets=tuple(sets),
+        arch_of={name: s.arch for name, s in sets.items()},
+        methods=methods,
+        metrics=(*GROUND_TRUTH, "gap"),
+        groups=groups,
+    )
+
+
+HALVES: dict[str, Sequence[str]] = {
+    "The half that may guide choices": tuple(GUIDE),
+    "The half of the last run": tuple(FINAL),
+}
 ECG = "MIT-BIH (ecg)"
 TABLES: dict[str, Table] = {
     "univariate": _ground_truth("Univariate synthetic data", ("freqshapes", "seqcomb_uv"), _r1),
@@ -170,46 +123,38 @@ TABLES: dict[str, Table] = {
         "ste",
         "without the straight-through estimator",
         "ste",
-        ("no_ste",),
-        (_better("the straight-through estimator helps", "no_ste"),),
+        {"no_ste": "the straight-through estimator helps"},
     ),
-    "ablation-simclr": _ablation(
-        "simclr", "SimCLR in the place of MBC", "mbc", ("simclr",), (_better("MBC beats SimCLR", "simclr"),)
-    ),
+    "ablation-simclr": _ablation("simclr", "SimCLR in the place of MBC", "mbc", {"simclr": "MBC beats SimCLR"}),
     "ablation-losses": _ablation(
         "losses",
         "MBC or label consistency alone",
         "full",
-        ("mbc_only", "lc_only"),
-        (_better("MBC + LC beats MBC alone", "mbc_only"), _better("MBC + LC beats LC alone", "lc_only")),
+        {"mbc_only": "MBC + LC beats MBC alone", "lc_only": "MBC + LC beats LC alone"},
     ),
     "iou": _ground_truth(
         "IoU beside AUPRC",
         ("seqcomb_uv",),
         lambda e, metric: (f"iou/{e.dataset}", e.method, metric),
-        methods=("ig", "ig:absolute", "dynamask", "timex", *CONTROLS),
+        methods=("ig", "ig:absolute", "dynamask", "gradients", *BOTH, *CONTROLS),
         metrics=("iou", "auprc"),
     ),
     "occlusion": Table(
         title="Occlusion of the least important cells: AUROC of the model on what is left",
         measure="occlusion",
         datasets=("epilepsy", "pam", "boiler"),
-        methods=("ig", "dynamask", "timex", "timex:as_occluded", "random"),
+        methods=("ig", "dynamask", "gradients", *BOTH, "timex:as_occluded", "random"),
         metrics=tuple(f"{q:g}" for q in QUANTILES),
-        where=lambda e, metric: ("later/occlusion_auroc", f"{e.dataset}/{e.label}", metric),
+        where=_occlusion,
         needs="Epilepsy, PAM, Boiler",
     ),
     "runtime": Table(
         title="Seconds to fit, and to explain the test part",
         measure="runtime",
         datasets=("pam", "epilepsy"),
-        methods=("dynamask", "winit", "timex"),
+        methods=("dynamask", "winit", "gradients", *BOTH),
         metrics=("fit_seconds", "explain_seconds"),
-        where=lambda e, metric: (
-            "runtime_seconds",
-            e.method,
-            f"{e.dataset}_{'train' if metric == 'fit_seconds' else 'infer'}",
-        ),
+        where=_runtime,
         needs="PAM, Epilepsy",
     ),
     "classification": Table(
@@ -242,13 +187,13 @@ TABLES: dict[str, Table] = {
         "Irregularly sampled SeqComb-MV",
         ("seqcomb_mv_irregular",),
         lambda e, metric: (f"irregular/{e.dataset.removesuffix('_irregular')}", e.method, metric),
-        methods=("ig", "ig:absolute", "timex", *CONTROLS),
+        methods=("ig", "ig:absolute", "gradients", *BOTH, *CONTROLS),
     ),
     "forecasting": Table(
         title="Forecasting ETTh1: 720 hours in, 24 out",
         measure="forecast",
         datasets=("ett",),
-        methods=("timex:forecast",),
+        methods=("timex:forecast", "timex:paper"),
         folds=1,
         archs=("forecaster",),
         metrics=("mse", "mse_persistence", "change_kept", "change_random", "late_share"),
@@ -258,15 +203,16 @@ TABLES: dict[str, Table] = {
         title="DTW between the salient steps within groups of explanations",
         measure="landmarks_dtw",
         datasets=("ecg",),
-        methods=("timex",),
+        methods=BOTH,
         metrics=("landmark/dtw", "random/dtw"),
-        claims=(
+        claims=tuple(
             Claim(
                 text="groups around landmarks have lower DTW than random groups",
-                better=("timex", "landmark/dtw"),
-                worse=("timex", "random/dtw"),
+                better=(label, "landmark/dtw"),
+                worse=(label, "random/dtw"),
                 higher=False,
-            ),
+            )
+            for label in BOTH
         ),
         needs=ECG,
     ),
@@ -274,49 +220,46 @@ TABLES: dict[str, Table] = {
         title="Nearest landmark, nearest K-means centre, nearest random explanation: agreement with the labels",
         measure="landmarks_clusters",
         datasets=("ecg",),
-        methods=("timex",),
+        methods=BOTH,
         metrics=tuple(f"{group}/{score}" for group in LANDMARK_GROUPS for score in ("nmi", "ari", "purity")),
-        where=lambda e, metric: (f"landmarks/clustering_{e.dataset}", *_split(metric)),
+        where=_landmarks,
         claims=tuple(
             Claim(
                 text=f"landmarks beat K-means in {score.upper()}",
-                better=("timex", f"landmark/{score}"),
-                worse=("timex", f"kmeans/{score}"),
+                better=(label, f"landmark/{score}"),
+                worse=(label, f"kmeans/{score}"),
             )
+            for label in BOTH
             for score in ("nmi", "ari")
         ),
         needs=ECG,
     ),
-    "r-sweep": Table(
-        title="The prior r, everything else held",
-        measure="ground_truth",
-        datasets=("seqcomb_uv",),
-        methods=tuple(f"timex:r{r:g}" for r in R_VALUES),
-        metrics=GROUND_TRUTH,
-        claims=tuple(
-            Claim(
-                text=f"r is stable above .4: {r:g} is as good as .5",
-                better=(f"timex:r{r:g}", "auprc"),
-                worse=("timex:r0.5", "auprc"),
-                higher=None,
-            )
-            for r in R_VALUES
-            if r >= 0.4 and r != 0.5
-        ),
+    "r-sweep": _r_sweep(),
+    "heldout": _battery(
+        "The battery: data that no setting was tuned for",
+        BATTERY,
+        ("timex", "gradients", "ig", "ig:absolute", "dynamask", *CONTROLS),
+        HALVES,
+    ),
+    "ablation-evidence": _battery(
+        "Ablation of our objective",
+        GUIDE,
+        ("timex", *(f"timex:{arm}" for arm in ("no_gradients", "blended", "sampled", "mean_fill")), *CONTROLS),
+        {"Mean": tuple(GUIDE)},
     ),
     "explanations": Table(
         title="Explanations of three samples of the last class",
         measure="panel",
         folds=1,
         datasets=("seqcomb_uv",),
-        methods=("ig", "dynamask", "timex"),
+        methods=("ig", "dynamask", "gradients", *BOTH),
     ),
     "landmark-figure": Table(
         title="The latent map of explanations, four landmarks and the explanations nearest to them",
         measure="landmark_map",
         folds=1,
         datasets=("ecg",),
-        methods=("timex",),
+        methods=BOTH,
         needs=ECG,
     ),
     "architectures-figure": Table(
@@ -324,7 +267,7 @@ TABLES: dict[str, Table] = {
         measure="panel",
         folds=1,
         datasets=("freqshapes",),
-        methods=("timex", "ig", "dynamask"),
+        methods=(*BOTH, "ig", "dynamask", "gradients"),
         archs=("transformer", "cnn", "lstm"),
     ),
 }

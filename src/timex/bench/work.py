@@ -1,4 +1,4 @@
-"""What one process does for a task: train models, fit TimeX, or explain and score; all it makes lies under one folder."""
+"""What one process does for a task: train models, fit TimeX, or explain and score. It writes under the run directory alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache
 from pathlib import Path
@@ -18,26 +18,26 @@ import torch
 
 import timex
 from timex.bench import forecasting
-from timex.bench.grid import Cell, Task, data_digest, few, shrunk
-from timex.bench.measures import MEASURES, Fitted, Subject, where
+from timex.bench.cells import Cell, data_digest
+from timex.bench.measures import MEASURES, Fitted, Subject
+from timex.bench.plan import SECONDS, Task
+from timex.bench.recipes import MAX_FIT, REFERENCE, few, shrunk
 from timex.bench.store import Result
-from timex.bench.tables import REFERENCE
 from timex.data import load_dataset
 from timex.data.prepare import digest_of
-from timex.method.explainer import TimeX, fit_many
+from timex.io.atomic import atomic_path
+from timex.method.explainer import TimeX
+from timex.method.fit import fit_many
+from timex.records import Dataset
 from timex.reference import load_reference, save_reference
 from timex.reference.forecaster import Forecaster, train_forecaster
 from timex.reference.train import train_references
 from timex.registry import EXPLAINERS, find
-from timex.types import Dataset, atomic_path
-
-MAX_FIT = 10_000
-"""Training samples for explainers other than TimeX: some of them need seconds for every thousand."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a task: finished or failed cells, and why a training failed that others wait for."""
+    """The result of a task: finished or failed cells, and the error of a training that other tasks wait for."""
 
     results: Sequence[Result] = ()
     error: str | None = None
@@ -45,13 +45,13 @@ class Outcome:
 
 
 def work(task: Task, root: Path, device: str, upstream: Sequence[str] = (), progress: bool = False) -> Outcome:
-    """Do a task; what goes wrong is part of the outcome, and stops nobody else.
+    """Do a task; an error is part of the outcome, and other tasks go on.
 
     Args:
         task: What to do.
         root: The run directory, with the task's inputs in it.
         device: Where to compute.
-        upstream: Errors of the tasks it depends on: there is then nothing to do but to hand them on.
+        upstream: Errors of the tasks it depends on; with one of them the task fails at once.
         progress: Show a bar for trainings.
     """
     started = time.perf_counter()
@@ -60,17 +60,17 @@ def work(task: Task, root: Path, device: str, upstream: Sequence[str] = (), prog
             raise RuntimeError(upstream[0])
         results = {"reference": _train, "fit": _fit, "measure": _measure}[task.kind](task, root, device, progress)
     except Exception as failure:  # any failure of any explainer, model or data set
-        return failed(task, device, upstream[0] if upstream else _said(failure), traceback.format_exc())
+        return failed(task, device, upstream[0] if upstream else _words(failure), traceback.format_exc())
     return Outcome(results, None, time.perf_counter() - started)
 
 
 def failed(task: Task, device: str, error: str, trace: str = "") -> Outcome:
-    """The outcome of a task that failed as a whole; the cells that wait for a training fail when their turn comes."""
+    """The outcome of a task that failed as a whole; cells that wait for a training fail when they are measured."""
     cells = task.cells if task.kind == "measure" else ()
     return Outcome([_result(cell, device, error=error, facts={"trace": trace}) for cell in cells], error)
 
 
-def _said(failure: Exception) -> str:
+def _words(failure: Exception) -> str:
     return f"{type(failure).__name__}: {failure}"
 
 
@@ -104,32 +104,30 @@ def _train_forecasters(task: Task, root: Path, device: str, progress: bool) -> l
 
 
 def _fit(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
-    """Fit TimeX on all folds, in all arms that differ only in numbers, as one program."""
+    """Fit TimeX on all folds, in all arms that differ only in numbers, as one program. TimeX gets no labels."""
     first = {cell.explainer_folder: cell for cell in task.cells if cell.explainer_folder}
     explainers, data = [], []
     for cell in first.values():
         d = _data(cell)
-        reference = load_reference(root / cell.reference_folder)
-        options: dict[str, Any] = {"device": device, "channels": d.channels, "classes": d.classes}
-        explainers.append(TimeX(reference, config=cell.config, **options))
-        data.append((d.train, None, d.val))
+        explainers.append(TimeX(load_reference(root / cell.reference_folder), config=cell.config, device=device))
+        data.append((replace(d.train, y=None), None, d.val))
     started = time.perf_counter()
     try:
         fit_many(explainers, data, progress=progress)
-    finally:  # where some diverged, the others are fitted, and wait for the next run
+    finally:  # if some diverged, the others are kept for the next run
         seconds = (time.perf_counter() - started) / len(explainers)
         for folder, explainer in zip(first, explainers, strict=True):
-            if explainer.model is None:
+            if explainer.fitted_ is None:
                 continue
-            with atomic_path(root / folder / "seconds.json") as beside:  # first: explainer.json says that all is there
-                beside.write_text(json.dumps({"fit_seconds": seconds, "together": len(explainers)}) + "\n")
             explainer.save(root / folder)
+            with atomic_path(root / folder / SECONDS) as beside:
+                beside.write_text(json.dumps({"fit_seconds": seconds, "together": len(explainers)}) + "\n")
     return []
 
 
 def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result]:
-    """Score one explainer on one fold in every way asked for; a failing measure leaves the others alone."""
-    fitted = _fitted(task.cells[0], root, device)
+    """Score one explainer on one fold by every measure; a failing measure leaves the others alone."""
+    fitted = _fitted(task.cells[0], root, device, progress)
     subjects: dict[Any, Subject] = {}
     results = []
     for cell in task.cells:
@@ -144,7 +142,7 @@ def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result
             if measured.keep is not None:
                 measured.keep.save(root / cell.panel)
         except Exception as failure:
-            results.append(_result(cell, device, error=_said(failure), facts={"trace": traceback.format_exc()}))
+            results.append(_result(cell, device, error=_words(failure), facts={"trace": traceback.format_exc()}))
             continue
         seconds = {
             "train_seconds": fitted.facts.get("seconds"),
@@ -155,28 +153,31 @@ def _measure(task: Task, root: Path, device: str, progress: bool) -> list[Result
             "reference_f1": fitted.facts["scores"]["test"].get("f1"),
             "reference_passed": fitted.facts["passed"],
             "weights": fitted.facts["hash"][:10],
-            "judged": getattr(fitted.explainer, "judged", None),
+            **_chosen(fitted.explainer),
         }
         scores = {"scores": measured.scores, "detail": measured.detail}
         results.append(_result(cell, device, **scores, facts=seconds))
     return results
 
 
-def _fitted(cell: Cell, root: Path, device: str) -> Fitted:
+def _chosen(explainer: Any) -> dict[str, Any]:
+    """What a fit chose by itself, where its settings leave the choice."""
+    learned = getattr(explainer, "fitted_", None)
+    return {name: getattr(learned, name) for name in ("fill", "smoothing", "width") if hasattr(learned, name)}
+
+
+def _fitted(cell: Cell, root: Path, device: str, progress: bool) -> Fitted:
     data, reference = _data(cell), load_reference(root / cell.reference_folder)
     facts = json.loads((root / cell.reference_folder / "reference.json").read_text())
     explainer: Any = None
     seconds = 0.0
     if cell.explainer_folder is not None:
         explainer = TimeX.load(root / cell.explainer_folder, reference, device=device)
-        seconds = json.loads((root / cell.explainer_folder / "seconds.json").read_text())["fit_seconds"]
+        seconds = json.loads((root / cell.explainer_folder / SECONDS).read_text())["fit_seconds"]
     elif cell.experiment.method != REFERENCE:
-        settings = {} if cell.config is None else {"config": cell.config}
-        explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, device=device, **settings)
-        train, val = few(data.train, MAX_FIT), few(data.val, MAX_FIT)
-        options = {"x_val": val.x, **where(train), **{f"{name}_val": v for name, v in where(val).items()}}
+        explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, cell.config, device=device)
         started = time.perf_counter()
-        explainer.fit(train.x, train.y, **options)
+        explainer.fit(few(data.train, MAX_FIT), x_val=few(data.val, MAX_FIT), progress=progress)
         seconds = time.perf_counter() - started
     return Fitted(data, reference, facts, explainer, seconds, device, cell.seed + cell.fold)
 
@@ -185,7 +186,8 @@ def _data(cell: Cell) -> Dataset:
     name = cell.experiment.dataset
     if data_digest(name) != cell.data:
         raise ValueError(
-            f"{name} was prepared from other files than where this run was planned: prepare the same download on every machine."
+            f"Expected {name} prepared from the files that this run was planned with (digest {cell.data}), got other files "
+            f"({data_digest(name)}): prepare the same download on every machine."
         )
     if cell.experiment.arch == Forecaster.arch:
         return forecasting.dataset(cell.smoke)
@@ -200,7 +202,7 @@ def _load(name: str, fold: int, seed: int, smoke: bool, digest: str | None) -> D
 
 @cache
 def _code() -> dict[str, str | None]:
-    """Which code measured: a digest of its files, and the last commit that touched them where it runs from a checkout."""
+    """The code that measures: a digest of its files, and in a checkout the last commit that touched them."""
     folder = Path(timex.__file__).parent
     try:
         log = ["git", "-C", str(folder), "log", "-1", "--format=%h", "--", "."]

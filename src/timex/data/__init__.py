@@ -6,10 +6,11 @@ import difflib
 from typing import Protocol
 
 from timex.data import boiler, ecg, epilepsy, pam
+from timex.data.battery import BATTERY
 from timex.data.ett import ETT
 from timex.data.prepare import Origin
 from timex.data.synthetic import SYNTHETIC
-from timex.types import Dataset
+from timex.records import Dataset
 
 
 class Loader(Protocol):
@@ -22,7 +23,7 @@ class Loader(Protocol):
 ORIGINS: dict[str, Origin] = {o.name: o for o in (ecg.ECG, epilepsy.EPILEPSY, boiler.BOILER, pam.PAM, ETT)}
 """Real data, to be prepared once; what a loader of real data reads is its `origin`."""
 REAL = {loader.name: loader for module in (ecg, epilepsy, boiler, pam) for loader in module.LOADERS}
-LOADERS: dict[str, Loader] = {**SYNTHETIC, **REAL}
+LOADERS: dict[str, Loader] = {**SYNTHETIC, **BATTERY, **REAL}
 
 
 def load_dataset(name: str, fold: int = 0, seed: int = 0) -> Dataset:

@@ -2,7 +2,7 @@
 
 The paper's window of "36 steps" holds six rows: its suffixes of 1 to 6 rows, each padded with zeros to 6, one after another.
 The plain layout has 36 rows in a row. Windows lie inside one boiler and inside one block of a day, and whole blocks go to
-train, validation or test, so that no row is in two of them. What stays is that every boiler is in every part: see docs/data.md.
+train, validation or test, so that no row is in two of them. But every boiler is in every part: see docs/data.md.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from timex.data.prepare import Arrays, Ints, Make, Origin, Prepared, found, make_dataset, split_groups
-from timex.types import Dataset
+from timex.data.prepare import Arrays, Ints, Make, Origin, Prepared, found, make_dataset, read_compact, split_groups
+from timex.records import Dataset
 
 LABEL = "Abnormal Blow Down"
 LEADING = ("boiler_no", "TIME")
@@ -55,11 +55,9 @@ def build(files: list[Path]) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _compact(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:
-    with np.load(path, allow_pickle=False) as file:
-        if missing := {"X_T", "y", "segment_offset", "feature_names"} - set(file.files):
-            raise ValueError(f"{path} is no compact Boiler file: it lacks {', '.join(sorted(missing))}.")
-        series = np.repeat(np.arange(len(file["segment_offset"]) - 1), np.diff(file["segment_offset"]))
-        return file["X_T"].T, file["y"], series, file["feature_names"]
+    arrays = read_compact(path, "Boiler", ("X_T", "y", "segment_offset", "feature_names"))
+    series = np.repeat(np.arange(len(arrays["segment_offset"]) - 1), np.diff(arrays["segment_offset"]))
+    return arrays["X_T"].T, arrays["y"], series, arrays["feature_names"]
 
 
 def _tables(files: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]:

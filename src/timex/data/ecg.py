@@ -1,8 +1,8 @@
 """ECG: beats of the MIT-BIH Arrhythmia Database, normal (N) against bundle branch block (L, R), with the QRS as truth.
 
-One window of 360 samples (1 s) is centred on each annotated beat. A bundle branch block shows in the QRS complex, so the QRS of
-an abnormal beat, found with neurokit2 on the whole record, is what an explanation should point at. Normal beats have no truth:
-what makes a beat normal is not in one place.
+One window of 360 samples (1 s) is centred on each annotated beat. A bundle branch block shows in the QRS complex. The truth of
+an abnormal beat is therefore its QRS, found with neurokit2 on the whole record. Normal beats have no truth, since no single
+part of a beat makes it normal.
 
 Shapes: N beats, T = 360 samples of a window, n samples of a record.
 """
@@ -28,10 +28,11 @@ from timex.data.prepare import (
     found,
     make_dataset,
     progress,
+    read_compact,
     split_groups,
     split_samples,
 )
-from timex.types import Dataset
+from timex.records import Dataset
 
 RATE = 360
 WINDOW = 360
@@ -39,9 +40,9 @@ BEATS = tuple("NLRBAaJSVrFejnE/fQ?")  # PhysioNet's codes of beats; the other an
 KEPT = tuple("NLRAV")
 ABNORMAL = tuple("LR")
 QRS_SECONDS = (0.06, 0.24)
-"""Shortest and longest QRS believed; a block widens it to more than .12 s."""
+"""Shortest and longest plausible QRS; a block widens it to more than .12 s."""
 QRS_HEIGHT = 0.25
-"""Smallest height believed, as a share of the record's median: where noise hides a beat, something is found anyway."""
+"""Smallest plausible height, as a share of the record's median: where noise hides a beat, the search finds noise."""
 SAME_PATIENT = {"202": "201"}
 PUBLISHED = {"N": 75052, "L": 8075, "R": 7259, "V": 7130, "A": 2546}
 """Annotations of each kind in all 48 records."""
@@ -76,14 +77,14 @@ def find(source: Path) -> list[Path]:
     if missing := [path.name for path in files if not path.is_file()]:
         raise FileNotFoundError(
             f"{source} lacks {', '.join(missing[:6])}{' ...' if len(missing) > 6 else ''}: download the whole record, or "
-            "remove what is there of it (and its line in RECORDS)."
+            "remove its files (and its line in RECORDS)."
         )
     _check_sums(headers[0].parent, files)
     return files
 
 
 def _check_sums(folder: Path, files: list[Path]) -> None:
-    """Compare the files with PhysioNet's own list of SHA-256 sums, where it was downloaded along."""
+    """Compare the files with PhysioNet's list of SHA-256 sums, if the folder has it."""
     listed = folder / "SHA256SUMS.txt"
     if not listed.is_file():
         return
@@ -113,7 +114,7 @@ def _wfdb_record(stem: Path) -> Record:
     def read(function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         try:
             return function(str(stem), *arguments, **options)
-        except Exception as error:  # wfdb raises whatever numpy raised; a user needs to know the record
+        except Exception as error:  # wfdb raises errors of many kinds without the name of the record
             raise ValueError(f"{stem} cannot be read as a WFDB record ({error}): download it again.") from None
 
     header = read(wfdb.rdheader)
@@ -138,11 +139,8 @@ def _wfdb_record(stem: Path) -> Record:
 
 def _compact_records(path: Path) -> Iterable[Record]:
     """All records from one file of first differences."""
-    with np.load(path, allow_pickle=False) as file:
-        needed = {"records", "first", "delta", "adc_gain", "adc_zero", "ann_sample", "ann_symbol", "ann_offset"}
-        if missing := needed - set(file.files):
-            raise ValueError(f"{path} is no compact MIT-BIH file: it lacks {', '.join(sorted(missing))}.")
-        z = {name: file[name] for name in needed}
+    needed = ("records", "first", "delta", "adc_gain", "adc_zero", "ann_sample", "ann_symbol", "ann_offset")
+    z = read_compact(path, "MIT-BIH", needed)
     signal = z["first"].astype(np.int32)[:, None] + np.cumsum(z["delta"], axis=1, dtype=np.int32)
     for i, name in enumerate(z["records"]):
         part = slice(z["ann_offset"][i], z["ann_offset"][i + 1])
@@ -154,7 +152,7 @@ def _compact_records(path: Path) -> Iterable[Record]:
 
 
 def qrs_intervals(ecg: NDArray[np.float64], peaks: Ints) -> Ints:
-    """First and last sample of the QRS complex around every R peak, (N, 2); -1, -1 where none is found that can be believed.
+    """First and last sample of the QRS complex around every R peak, (N, 2); -1, -1 where no plausible one is found.
 
     The QRS begins at the R wave's onset as neurokit2's prominence method finds it, and ends with the S wave, whose end is the
     offset of an R wave in the signal turned upside down. Beats that point down (QS complexes) are turned upside down first.
@@ -188,11 +186,11 @@ def qrs_intervals(ecg: NDArray[np.float64], peaks: Ints) -> Ints:
     interval = np.where(up[:, None], upward(clean), upward(-clean))
     seconds = (interval[:, 1] - interval[:, 0] + 1) / RATE
     inside = (interval[:, 0] <= peaks) & (peaks <= interval[:, 1])
-    believed = (interval >= 0).all(axis=1) & inside & (QRS_SECONDS[0] <= seconds) & (seconds <= QRS_SECONDS[1])
-    height = np.array([np.ptp(clean[a : b + 1]) if ok else 0.0 for (a, b), ok in zip(interval, believed, strict=True)])
-    if believed.any():
-        believed &= height >= QRS_HEIGHT * np.median(height[believed])
-    return np.where(believed[:, None], interval, -1)
+    plausible = (interval >= 0).all(axis=1) & inside & (QRS_SECONDS[0] <= seconds) & (seconds <= QRS_SECONDS[1])
+    height = np.array([np.ptp(clean[a : b + 1]) if ok else 0.0 for (a, b), ok in zip(interval, plausible, strict=True)])
+    if plausible.any():
+        plausible &= height >= QRS_HEIGHT * np.median(height[plausible])
+    return np.where(plausible[:, None], interval, -1)
 
 
 # ------------------------------------------------------------------------------------------------------------ the cache

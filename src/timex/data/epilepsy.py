@@ -12,8 +12,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from timex.data.prepare import Arrays, Ints, Make, Origin, Prepared, counts, found, make_dataset, split_groups, split_samples
-from timex.types import Dataset
+from timex.data.prepare import (
+    Arrays,
+    Ints,
+    Make,
+    Origin,
+    Prepared,
+    counts,
+    found,
+    make_dataset,
+    read_compact,
+    split_groups,
+    split_samples,
+)
+from timex.records import Dataset
 
 WINDOW = 178
 CHUNKS = 23
@@ -22,7 +34,7 @@ SETS = {"S": 1, "F": 2, "N": 3, "O": 4, "Z": 5}  # the letter of a Bonn file and
 
 
 def find(source: Path) -> list[Path]:
-    """The UCI table, the Bonn text files, or the compact .npz, whichever is there."""
+    """The UCI table, the Bonn text files, or the compact .npz, whichever exists."""
     files = found(source, "epilepsy.npz", "*.csv", "[ZONFS][0-9][0-9][0-9].[tT][xX][tT]")
     if not files:
         raise FileNotFoundError(
@@ -32,7 +44,7 @@ def find(source: Path) -> list[Path]:
 
 
 def build(files: list[Path]) -> tuple[Arrays, dict[str, Any]]:
-    """Windows (N, 178), UCI's labels 1..5, and the recording of each (empty names where the source does not tell)."""
+    """Windows (N, 178), UCI's labels 1..5, and the recording of each (empty names where the source does not list it)."""
     suffix = files[0].suffix.lower()
     x, label, recording = {".npz": _compact, ".csv": _uci, ".txt": _bonn}.get(suffix, _foreign)(files)
     if x.shape[1:] != (WINDOW,) or len(x) == 0 or not np.isin(label, list(SETS.values())).all():
@@ -45,10 +57,8 @@ def build(files: list[Path]) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _compact(files: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    with np.load(files[0], allow_pickle=False) as file:
-        if missing := {"X", "y", "source"} - set(file.files):
-            raise ValueError(f"{files[0]} is no compact Epilepsy file: it lacks {', '.join(sorted(missing))}.")
-        return file["X"], file["y"], file["source"].astype(str)
+    arrays = read_compact(files[0], "Epilepsy", ("X", "y", "source"))
+    return arrays["X"], arrays["y"], arrays["source"].astype(str)
 
 
 def _uci(files: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
@@ -66,7 +76,7 @@ def _uci(files: list[Path]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         raise ValueError(f"Expected {len(SETS) * 100 * CHUNKS:,} rows in {files[0]}, got {len(table):,}: download it again.")
     recording = table.iloc[:, 0].astype(str).str.partition(".")[2].to_numpy(dtype=str)
     sizes = np.unique(recording, return_counts=True)[1]
-    if not (sizes == CHUNKS).all():  # the row names do not tell recordings apart
+    if not (sizes == CHUNKS).all():  # the row names do not identify recordings
         recording = np.full(len(table), "")
     return table[columns].to_numpy(), table["y"].to_numpy(), recording
 
@@ -100,7 +110,7 @@ def _make(by_recording: bool) -> Make:
         else:
             index = split_samples(y, fold, seed)
         x = arrays["x"].astype(np.float32)
-        # One scale for all: how large a seizure is belongs to the signal.
+        # One scale for all: the size of a seizure belongs to the signal.
         centre, scale = x[index[0]].mean(), x[index[0]].std()
 
         def windows(i: Ints) -> tuple[NDArray[Any], None]:

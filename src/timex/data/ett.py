@@ -1,6 +1,6 @@
 """ETTh1: hourly load and oil temperature of a power transformer over two years, for forecasting.
 
-Forecasts are numbers, not classes, so this is no `Dataset`: `load_ett` gives windows of the past and what came after.
+Forecasts are numbers, not classes, so this is no `Dataset`: `load_ett` gives past windows and the hours after them.
 
 Shapes: N windows, T hours of the past, H hours to forecast.
 """
@@ -19,7 +19,7 @@ COLUMNS = ("date", "HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
 ROWS = 17420
 MONTH = 30 * 24
 SPLITS = {"train": (0, 12), "val": (12, 16), "test": (16, 20)}
-"""Months of each part, as everybody who forecasts on this data set takes them."""
+"""Months of each part, as usual for this data set."""
 
 
 def find(source: Path) -> list[Path]:
@@ -47,7 +47,7 @@ def build(files: list[Path]) -> tuple[Arrays, dict[str, Any]]:
 
 
 class Forecasts(NamedTuple):
-    """Windows of the past, (N, T, 1), and what came after, (N, H, 1)."""
+    """Past windows, (N, T, 1), and the hours after them, (N, H, 1)."""
 
     x: NDArray[np.float32]
     y: NDArray[np.float32]
@@ -56,7 +56,7 @@ class Forecasts(NamedTuple):
 def load_ett(past: int = 720, ahead: int = 24, stride: int = 1) -> dict[str, Forecasts]:
     """Train, validation and test windows of the oil temperature, standardised with the training months.
 
-    A validation or test window may look back into the months before its part; what it forecasts lies in its part.
+    A validation or test window may begin in the months before its part; the hours to forecast lie in its part.
 
     Args:
         past: T.

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from timex.data.prepare import Arrays, Ints, Origin, Prepared, found, make_dataset, progress, split_samples
-from timex.types import Dataset
+from timex.records import Dataset
 
 RATE = 100
 WINDOW = 600

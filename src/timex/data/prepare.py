@@ -1,7 +1,7 @@
-"""Real data: what a user downloads is checked, cut into windows once, and kept as one file in the cache folder.
+"""Real data: a download is checked, cut into windows once, and kept as one file in the cache folder.
 
-An `Origin` says where a data set comes from and how to read it; `prepare` runs it; a `Prepared` is the loader that makes a fold
-of train, validation and test parts from the cached file. Reading the cache needs numpy alone.
+An `Origin` describes where a data set comes from and how to read it. `prepare` reads it into the cache. A `Prepared` is the
+loader that makes train, validation and test parts of a fold from the cached file. Reading the cache needs numpy alone.
 
 Shapes: N samples, T time steps, D channels, S strata, G groups.
 """
@@ -19,21 +19,22 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from timex.types import Dataset, Part, atomic_path, regular_part
+from timex.io.arrays import read_arrays, write_arrays
+from timex.records import Dataset, Series
 
 Arrays = dict[str, NDArray[Any]]
 Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 FORMAT = 1
-"""Of the cached files; a file of another format is built again."""
+"""Of the cached files. A file of another format is built again."""
 N_FOLDS = 5
 MAX_VAL = 5000
 """Validation samples at most: a reference model is validated on all of them at once, every epoch."""
 
 
 def cache_folder() -> Path:
-    """Where prepared data lies: `TIMEX_DATA`, or `timex` in the user's cache folder."""
+    """The folder of prepared data: `TIMEX_DATA`, or `timex` in the user's cache folder."""
     chosen = os.environ.get("TIMEX_DATA")
     return Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "timex"
 
@@ -44,11 +45,12 @@ class Origin:
 
     Attributes:
         name: Name of the cached file.
-        title: What the data set is, in a few words.
-        page: Its own page.
+        title: The data set in a few words.
+        page: Its web page.
         needs: What to download from there.
-        find: The files to read under a source folder (or the source itself, if a file); says what is missing.
-        build: Arrays for the cache and facts about them (counts, shapes), from those files; says what is wrong with them.
+        find: Returns the files to read under a source folder (or the source itself, if a file), or raises an error that
+            names the missing ones.
+        build: Returns arrays for the cache and facts about them (counts, shapes), or raises an error that names the bad file.
     """
 
     name: str
@@ -65,34 +67,37 @@ class Origin:
 
     @property
     def download(self) -> str:
-        """What to do before the first use."""
+        """What to do before the first use, as part of an error message."""
         return f"download {self.needs} from {self.page}, then run `timex data prepare {self.name} --source FOLDER`"
 
     def facts(self) -> dict[str, Any] | None:
-        """What is known of the cached file without reading its arrays; None where there is none."""
+        """Facts about the cached file, without reading its arrays; None where there is no file."""
         if not self.path.is_file():
             return None
-        with np.load(self.path, allow_pickle=False) as file:
-            return json.loads(str(file["facts"]))
+        arrays = read_arrays(self.path, ["facts"])
+        try:
+            facts: dict[str, Any] = json.loads(str(arrays["facts"]))
+        except (KeyError, ValueError) as error:
+            raise ValueError(f"{self.path} is no prepared data ({error!r}): {self.download}.") from None
+        return facts
 
     def read(self) -> Arrays:
-        """The cached arrays, or an error that says how to get them."""
+        """The cached arrays. Without a cached file, the error names the commands that make one."""
         facts = self.facts()
         if facts is None:
             raise FileNotFoundError(f"{self.title} is not prepared ({self.path} does not exist): {self.download}.")
         if facts["format"] != FORMAT:
             raise ValueError(f"{self.path} was written by another version of timex: {self.download}.")
-        with np.load(self.path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files if name != "facts"}
+        return {name: array for name, array in read_arrays(self.path).items() if name != "facts"}
 
 
 def prepare(origin: Origin, source: str | Path, force: bool = False) -> tuple[dict[str, Any], bool]:
-    """Read a download into the cache, unless the cache has been made from the same files before.
+    """Read a download into the cache, unless the cache was made from the same files.
 
     Args:
         origin: The data set.
-        source: Folder (or file) downloaded.
-        force: Build again in any case.
+        source: The downloaded folder or file.
+        force: Build again also from the same files.
 
     Returns:
         The facts of the cached file, and whether it was built now.
@@ -102,15 +107,29 @@ def prepare(origin: Origin, source: str | Path, force: bool = False) -> tuple[di
         raise FileNotFoundError(f"{source} does not exist: {origin.download}.")
     files = origin.find(source)
     digest = digest_of(files)
-    there = origin.facts()
-    if there is not None and not force and (there["format"], there["digest"]) == (FORMAT, digest):
+    if not force and (there := _facts_if_whole(origin)) and (there["format"], there["digest"]) == (FORMAT, digest):
         return there, False
     arrays, facts = origin.build(files)
     facts = {"format": FORMAT, "digest": digest, **facts}
-    # A handle, since savez would add .npz to the temporary name.
-    with atomic_path(origin.path) as beside, open(beside, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, facts=np.array(json.dumps(facts)), **arrays)
+    write_arrays(origin.path, {"facts": np.array(json.dumps(facts)), **arrays})
     return facts, True
+
+
+def _facts_if_whole(origin: Origin) -> dict[str, Any] | None:
+    """The facts of the cached file; None where there is none or it is damaged, so that it is built again."""
+    try:
+        return origin.facts()
+    except ValueError:
+        return None
+
+
+def read_compact(path: Path, title: str, names: Iterable[str]) -> Arrays:
+    """The arrays of a data set packed into one .npz file, all of which must be there."""
+    needed = set(names)
+    arrays = read_arrays(path, needed)
+    if missing := needed - set(arrays):
+        raise ValueError(f"{path} is no compact {title} file: it lacks {', '.join(sorted(missing))}.")
+    return arrays
 
 
 def digest_of(files: Iterable[Path]) -> str:
@@ -149,15 +168,15 @@ Make = Callable[[Arrays, str, int, int], Dataset]
 
 @dataclass(frozen=True)
 class Prepared:
-    """The loader of a data set that was prepared.
+    """The loader of a prepared data set.
 
     Attributes:
         name: The registry key.
-        origin: What has to be prepared first.
-        make: Makes a fold of it.
+        origin: The data that has to be prepared first.
+        make: Makes a fold from its arrays.
         shape: (T, D).
         n_classes: C.
-        note: How this view differs from others of the same origin.
+        note: How this data set differs from those of the same origin.
         truth: Whether it is known which cells decide the class.
     """
 
@@ -179,13 +198,13 @@ class Prepared:
 def split_samples(stratum: Ints, fold: int, seed: int) -> tuple[Ints, Ints, Ints]:
     """Samples of train, validation and test: a fifth for test, a tenth (at most `MAX_VAL`) for validation.
 
-    Every class is spread evenly over the folds; whose samples they are does not count. All folds have the same sizes, so that
-    they can train as one program: the up to four samples that are left over are in every training part.
+    Every class is spread evenly over the folds; patients and recordings are ignored. All folds have the same sizes, so that
+    they can train as one program. Up to four remaining samples are in every training part.
 
     Args:
         stratum: Class of every sample, (N,).
         fold: 0..4.
-        seed: Of the shuffle.
+        seed: Seed of the shuffle.
     """
     rng = np.random.default_rng([seed, N_FOLDS])
     order = rng.permutation(len(stratum))
@@ -203,13 +222,13 @@ def split_samples(stratum: Ints, fold: int, seed: int) -> tuple[Ints, Ints, Ints
 def split_groups(stratum: Ints, group: Ints, fold: int, seed: int) -> tuple[Ints, Ints, Ints]:
     """Samples of train, validation and test so that no group (patient, recording) is in two of them.
 
-    Groups are dealt out one by one, those with most of a rare stratum first, each to the fold that it leaves most even.
+    Groups are assigned one by one, those with most of a rare stratum first, each to the fold that balances the strata best.
 
     Args:
-        stratum: (N,).
-        group: (N,).
+        stratum: Class of every sample, (N,).
+        group: Group of every sample, (N,).
         fold: 0..4; validation is the next one (at most `MAX_VAL` samples of it).
-        seed: Of the order of equals.
+        seed: Seed of the order among equal groups.
     """
     rng = np.random.default_rng([seed, N_FOLDS])
     strata, s = np.unique(stratum, return_inverse=True)
@@ -218,13 +237,13 @@ def split_groups(stratum: Ints, group: Ints, fold: int, seed: int) -> tuple[Ints
         raise ValueError(f"Expected at least {N_FOLDS} groups to split without a leak, got {len(groups)}: prepare more data.")
     share = np.zeros((len(groups), len(strata)))
     np.add.at(share, (g, s), 1)
-    share /= share.sum(axis=0)  # (G, S) how much of every stratum a group has
-    share = np.column_stack([share, share.mean(axis=1)])  # two rare strata had better not meet in one fold either
+    share /= share.sum(axis=0)  # (G, S) the part of every stratum that a group has
+    share = np.column_stack([share, share.mean(axis=1)])  # keeps two rare strata out of the same fold
     filled = np.zeros((N_FOLDS, share.shape[1]))
     number = np.empty(len(groups), dtype=np.int64)
     order = rng.permutation(len(groups))
     for i in order[np.argsort(-share[order].max(axis=1), kind="stable")]:
-        number[i] = np.argmin(filled @ share[i])  # adds least to the sum of squares of what the folds hold
+        number[i] = np.argmin(filled @ share[i])  # adds least to the sum of squares over the folds
         filled[number[i]] += share[i]
     of_sample = number[g]
     test = np.flatnonzero(of_sample == fold)
@@ -247,9 +266,9 @@ def make_dataset(
     """The data set of regularly sampled windows.
 
     Args:
-        name: Of the data set.
+        name: Name of the data set.
         index: Samples of train, validation and test.
-        windows: x (n, T, D) and truth (n, T, D) or None, of some samples: only what is asked for is ever in memory.
+        windows: Returns x (n, T, D) and truth (n, T, D) or None of some samples, so that no other windows are in memory.
         y: Labels of all samples, (N,).
         channels: Channel names.
         classes: Class names.
@@ -257,22 +276,22 @@ def make_dataset(
         seed: Seed of the split.
     """
 
-    def part(i: Ints) -> Part:
+    def part(i: Ints) -> Series:
         x, truth = windows(i)
-        return regular_part(x, y[i], truth)
+        return Series(x, y=y[i], truth=truth)
 
     train, val, test = (part(i) for i in index)
-    return Dataset(name, train, val, test, tuple(channels), tuple(classes), fold=fold, seed=seed)
+    return Dataset.named(name, train, val, test, tuple(channels), tuple(classes), fold=fold, seed=seed)
 
 
 def counts(labels: Iterable[Any]) -> dict[str, int]:
-    """How often every label occurs, as JSON likes it."""
+    """How often every label occurs, in types that JSON holds."""
     names, numbers = np.unique(np.asarray(list(labels)), return_counts=True)
     return {str(n): int(c) for n, c in zip(names, numbers, strict=True)}
 
 
 def summary(facts: Mapping[str, Any]) -> str:
-    """The facts of a cached file in one line, without those that only the program needs."""
+    """The facts of a cached file in one line, without format and digest."""
     shown = {k: v for k, v in facts.items() if k not in ("format", "digest")}
     return "; ".join(f"{k.replace('_', ' ')}: {_text(v)}" for k, v in shown.items())
 

@@ -1,7 +1,7 @@
-"""The synthetic data sets: five with the paper's recipe (its Appendix, made exact in docs/data.md) and one of our own.
+"""The synthetic data sets: five with the paper's recipe (its Appendix, made exact in docs/data.md), and EqualShapes.
 
-Every recipe is a function `(rng, n) -> Part` that draws `n` samples, vectorised over the samples. A `Recipe` turns it into a
-data set: each part has a random stream of its own, keyed by (data set, seed, fold, part), so that no part depends on the
+Every recipe is a function `(rng, n) -> Series` that draws `n` samples, vectorised over the samples. A `Recipe` turns it into a
+data set. Each part has a separate random stream, keyed by (data set, seed, fold, part), so that no part depends on the
 size of another and folds are independent draws. Values are computed in float64 and rounded to float32 once, at the end.
 
 Shapes: N samples, T time steps, D sensors, S segments written into the series, L their length.
@@ -12,12 +12,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 from numpy.typing import NDArray
 
-from timex.types import Dataset, Part, regular_part
+from timex.records import Dataset, Series
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -37,6 +38,7 @@ class Recipe:
         draw: Draws n samples from a generator.
         classes: Class names, in the order of the labels.
         n_sensors: D.
+        sizes: Samples of train, validation and test.
 
     >>> freqshapes(seed=0, fold=1, sizes=(8, 4, 4)).train.x.shape
     (8, 50, 1)
@@ -44,23 +46,25 @@ class Recipe:
 
     name: str
     stream: int
-    draw: Callable[[Generator, int], Part]
+    draw: Callable[[Generator, int], Series]
     classes: tuple[str, ...]
     n_sensors: int
+    sizes: tuple[int, int, int] = SIZES
 
-    def __call__(self, seed: int = 0, fold: int = 0, sizes: tuple[int, int, int] = SIZES) -> Dataset:
+    def __call__(self, seed: int = 0, fold: int = 0, sizes: tuple[int, int, int] | None = None) -> Dataset:
         """Draw fold `fold` of the data set; folds and seeds are independent draws.
 
         Args:
             seed: Seed of the whole data set.
             fold: Number of the draw.
-            sizes: Samples in train, validation and test; no part depends on the size of another.
+            sizes: Samples in train, validation and test, by default those of the recipe; no part depends on the size of
+                another.
         """
-        train, val, test = (self.part(part, seed, fold, n) for part, n in zip(PARTS[:3], sizes, strict=True))
+        train, val, test = (self.part(part, seed, fold, n) for part, n in zip(PARTS[:3], sizes or self.sizes, strict=True))
         sensors = tuple(f"sensor {k}" for k in range(self.n_sensors))
-        return Dataset(self.name, train, val, test, sensors, self.classes, fold=fold, seed=seed)
+        return Dataset.named(self.name, train, val, test, sensors, self.classes, fold=fold, seed=seed)
 
-    def part(self, part: str, seed: int, fold: int, n: int) -> Part:
+    def part(self, part: str, seed: int, fold: int, n: int) -> Series:
         """Draw `n` samples of one part, one of `PARTS`."""
         return self.draw(self.generator(part, seed, fold), n)
 
@@ -72,8 +76,8 @@ class Recipe:
         return Generator(PCG64(SeedSequence([self.stream, int(seed), int(fold), PARTS.index(part)])))
 
 
-def check_part(name: str, fold: int = 0, seed: int = 0, n: int = 1000) -> Part:
-    """A draw that is no part of the data set, to decide whether a reference model is good enough to be explained.
+def check_part(name: str, fold: int = 0, seed: int = 0, n: int = 1000) -> Series:
+    """Samples that are in no part of the data set, to decide whether a reference model is good enough to be explained.
 
     Args:
         name: A key of `SYNTHETIC`.
@@ -89,7 +93,7 @@ def check_part(name: str, fold: int = 0, seed: int = 0, n: int = 1000) -> Part:
 # -------------------------------------------------------------------------------------------------------- the recipes
 
 
-def draw_freqshapes(rng: Generator, n: int) -> Part:
+def draw_freqshapes(rng: Generator, n: int) -> Series:
     """FreqShapes: spikes of width 3, downward or upward by class, every 10 or 17 steps by class, in N(0, .25) noise."""
     n_steps = 50
     y = balanced_labels(rng, n, 4)
@@ -98,26 +102,28 @@ def draw_freqshapes(rng: Generator, n: int) -> Part:
     first = rng.integers(0, n_steps - period)  # (N,) the first centre
     truth, spikes = spike_train(n_steps, first, period)  # (N, T)
     x = sign[:, None] * spikes + rng.normal(0, 0.25, (n, n_steps))  # the noise lies over the spikes too
-    return regular_part(x[:, :, None], y, truth[:, :, None])
+    return Series(x[:, :, None], y=y, truth=truth[:, :, None])
 
 
-def draw_seqcomb_uv(rng: Generator, n: int) -> Part:
+def draw_seqcomb_uv(rng: Generator, n: int) -> Series:
     """SeqComb-UV: two ramps of 10 to 19 steps in one sensor of NARMA noise; their directions decide the class."""
-    return regular_part(*seqcomb(rng, n, n_sensors=1, lengths=(10, 19), sine_rate=10))
+    x, y, truth = seqcomb(rng, n, n_sensors=1, lengths=(10, 19), sine_rate=10)
+    return Series(x, y=y, truth=truth)
 
 
-def draw_seqcomb_mv(rng: Generator, n: int) -> Part:
+def draw_seqcomb_mv(rng: Generator, n: int) -> Series:
     """SeqComb-MV: two ramps of 15 to 29 steps in two of four sensors; their directions decide the class."""
-    return regular_part(*seqcomb(rng, n, n_sensors=4, lengths=(15, 29), sine_rate=5))
+    x, y, truth = seqcomb(rng, n, n_sensors=4, lengths=(15, 29), sine_rate=5)
+    return Series(x, y=y, truth=truth)
 
 
-def draw_seqcomb_mv_irregular(rng: Generator, n: int) -> Part:
-    """Irregular SeqComb-MV: every step is dropped with probability .15, what is left is moved together and padded."""
+def draw_seqcomb_mv_irregular(rng: Generator, n: int) -> Series:
+    """Irregular SeqComb-MV: every step is dropped with probability .15; the remaining steps are moved together and padded."""
     whole = draw_seqcomb_mv(rng, n)
     return drop_steps(whole, keep=rng.random(whole.times.shape) >= 0.15)
 
 
-def draw_lowvar(rng: Generator, n: int) -> Part:
+def draw_lowvar(rng: Generator, n: int) -> Series:
     """LowVar: one segment of 10 to 19 steps has little variance; its sensor and the sign of its mean decide the class."""
     n_steps, n_sensors = 200, 2
     y = balanced_labels(rng, n, 4)
@@ -126,14 +132,14 @@ def draw_lowvar(rng: Generator, n: int) -> Part:
     sample, offset = segment_cells(length)
     cells = (sample, start[sample] + offset, (y // 2)[sample])
     x[cells] = np.array([-1.5, 1.5])[y % 2][sample] + rng.normal(0, 0.1, len(sample))
-    return regular_part(x, y, marked(x.shape, cells))
+    return Series(x, y=y, truth=marked(x.shape, cells))
 
 
-def draw_equalshapes(rng: Generator, n: int) -> Part:
+def draw_equalshapes(rng: Generator, n: int) -> Series:
     """EqualShapes: a motif of rising teeth, whose number decides the class, among nine of falling teeth; all of equal values.
 
-    The cells between the motifs are drawn from the same values, so that neither the amplitude of a cell nor, among the
-    motifs, any statistic that does not know the direction of time tells where the deciding one is.
+    The cells between the motifs are drawn from the same values. So the amplitude of a cell does not reveal the deciding
+    motif, and among the motifs no statistic does that ignores the direction of time.
     """
     n_steps, n_sensors, n_motifs, gap = 100, 2, 5, 2
     shapes = sawteeth()  # (4, L)
@@ -151,7 +157,7 @@ def draw_equalshapes(rng: Generator, n: int) -> Part:
     x[cells] = library[kind]
     x += rng.normal(0, 0.1, x.shape)
     truth = marked(x.shape, tuple(index[np.arange(n), decider] for index in cells))
-    return regular_part(x, y, truth)
+    return Series(x, y=y, truth=truth)
 
 
 # ---------------------------------------------------------------------------------------------- what they are made of
@@ -179,7 +185,7 @@ def narma(rng: Generator, n: int, n_steps: int, n_sensors: int) -> Floats:
 def spike_train(n_steps: int, first: Ints, period: Ints) -> tuple[Bools, Floats]:
     """Cells and values of upward spikes (1.75, 2, 1.75) centred at first, first + period, ..., both (N, T).
 
-    A spike that would stick out at either end is left out.
+    A spike that would reach over either end is left out.
     """
     since = np.arange(n_steps) - first[:, None] + 1  # (N, T) steps since the first cell of the first spike
     count, offset = np.divmod(since, period[:, None])
@@ -268,16 +274,18 @@ def spread(rng: Generator, n: int, n_steps: int, count: int, length: int, gap: i
     return np.sort(places, axis=1) + np.arange(count) * (length + gap - 1)
 
 
-def drop_steps(part: Part, keep: Bools) -> Part:
-    """Leave out the steps that are not in `keep` (N, T): the others move to the left and keep their times."""
-    assert part.truth is not None
+def drop_steps(series: Series, keep: Bools) -> Series:
+    """Leave out the steps that are not in `keep` (N, T): the remaining steps move to the left and keep their times."""
     order = np.argsort(~keep, axis=1, kind="stable")  # kept steps first, in order
     kept = np.take_along_axis(keep, order, axis=1)  # (N, T)
-    observed = np.broadcast_to(kept[:, :, None], part.x.shape)
-    x = np.take_along_axis(part.x, order[:, :, None], axis=1)
-    truth = np.take_along_axis(part.truth, order[:, :, None], axis=1)
-    times = np.take_along_axis(part.times, order, axis=1)
-    return Part(np.where(observed, x, 0), np.where(kept, times, 0), observed, part.y, truth & observed)
+    observed = np.broadcast_to(kept[:, :, None], series.shape)
+
+    def moved(cells: NDArray[Any]) -> NDArray[Any]:
+        return np.where(observed, np.take_along_axis(cells, order[:, :, None], axis=1), 0)
+
+    times = np.where(kept, np.take_along_axis(series.times, order, axis=1), 0)
+    truth = None if series.truth is None else moved(series.truth)
+    return Series(moved(series.x), times, observed, series.y, truth)
 
 
 def marked(shape: tuple[int, ...], cells: tuple[Ints, ...]) -> Bools:

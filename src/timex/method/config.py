@@ -1,143 +1,200 @@
-"""Everything that can be set about TimeX, and the paper's own settings."""
+"""Every setting of TimeX. What users set stands on top; what ablations and the paper's preset change is in groups."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field
+from typing import Literal
+
+from timex.settings import Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeXConfig:
-    """Settings of TimeX. The defaults are meant for data sets and models nobody has tuned for."""
+class EvidenceConfig(Settings):
+    """The evidence objective: the kept cells must carry the frozen model's evidence, at a price per cell."""
 
-    r: float = 0.15
-    """Prior probability that a cell is kept; lower for sparser explanations."""
-    tau: float = 1.0
-    """Temperature of the relaxation behind the mask's gradient."""
-    lam_lc: float = 1.0
-    """Weight of label consistency."""
-    lam_model: float = 1.0
-    """Weight of the frozen model's own predictions on the masked series; 0 leaves all judgement to the surrogate."""
-    lam_hidden: float = 1.0
-    """Weight, within that, of what the cells left out still tell the model."""
-    judged: Literal["auto", "draw", "strength"] = "auto"
-    """How the frozen model is shown the kept cells: those of a draw from p, or every cell at the strength p. auto draws, and
-    fits again at the strength p where the explanations cannot be trusted: some models make nothing of a series with holes."""
-    lam_e: float = 1.0
-    """Weight of the explanation's own terms: sparsity and connectivity."""
-    lam_con: float = 2.0
-    """Weight of connectivity within them."""
-    resolution: int | None = None
-    """Steps over which p is averaged, the standard deviation of a Gaussian; 1 for no averaging. None takes as many as the
-    signal itself does not tell apart, which is 1 unless it is sampled finely."""
-    mask: Literal["straight_through", "soft"] = "straight_through"
-    """Discrete masks with a straight-through gradient, or continuous ones (ablation)."""
-    shown: float = 0.25
-    """Share of training samples masked by p > .5, the mask a user is shown, rather than by a draw from p."""
-    masking: Literal["value", "attention", "both", "auto"] = "value"
-    """Replace the values of hidden cells, hide them from attention, or both; auto is the paper's choice by architecture."""
-    fill: Literal["mean", "draw"] = "mean"
-    """What replaces a hidden value while training: the mean of its cell, or a draw from the baseline distribution."""
-    consistency: Literal["mbc", "mbc_normalised", "simclr", "none"] = "mbc"
-    """How embeddings of explanations are held to those of the model."""
-    label: Literal["instance", "pairwise", "batch", "mse", "mse_pairwise", "none"] = "instance"
-    """How predictions from explanations are held to those of the model: sample by sample, all pairs, or one batch mean; the
-    mse forms are for models that forecast instead of classify."""
-    connectivity: Literal["equation", "published"] = "published"
-    """Connectivity as the paper writes it, or as its published code computes it (a far weaker term)."""
-    select: Literal["objective", "consistency"] = "objective"
-    """What selects the best epoch on validation data: everything that is minimised, or (the paper) the consistency terms."""
-    encoder_init: Literal["reference", "scratch"] = "reference"
-    """Where the surrogate's encoder starts: the model's weights, or fresh ones."""
-    generator_layers: int | None = None
-    """Encoder layers of the generator; None takes the reference transformer's, else 2."""
-    generator_hidden: int | None = None
-    """Feed-forward width of the generator's encoder; None takes the reference transformer's, else 64."""
-    generator_filters: int = 16
-    """Filters of a convolutional stem of the generator, for signals that are a matter of neighbouring steps; 0 for none."""
-    generator_dropout: float = 0.1
-    """Dropout in the generator."""
-    n_landmarks: int = 50
-    """Landmarks to learn."""
-    landmark_spread: float = 1.0
-    """How much less similar than the nearest, in cosine, a landmark may be and still be matched at times."""
-    lr: float = 2e-3
-    """Learning rate of AdamW."""
-    weight_decay: float = 1e-3
-    """Decoupled weight decay."""
-    epochs: int = 30
-    """Ceiling on the number of epochs."""
-    batch_size: int = 64
-    """Samples in a step; the consistency losses compare all pairs of a batch."""
-    patience: int | None = None
-    """Stop after this many epochs without a better validation value; None trains to the ceiling."""
-    scheduler: Literal["cosine", "plateau", "none"] = "cosine"
-    """Learning rate: a half cosine to zero, a cut by ten when validation stalls after epoch 20 (the paper), or constant."""
-    warmup: int = 0
-    """Steps over which the learning rate rises from zero."""
-    seed: int = 0
-    """Seed of weights, masks, data order and dropout."""
+    price_low: float = setting(
+        0.015, "Lowest price: the share of the evidence that a sample pays to keep e times as many cells.", above=0, scalar=True
+    )
+    price_high: float = setting(
+        0.4, "Highest price. p is an average over prices from the lowest to the highest.", above=0, scalar=True
+    )
+    free_cells: float = setting(
+        10.0, "Number of kept cells below which the price of a further cell stops rising.", above=0, scalar=True
+    )
+    lam_hidden: float = setting(1.0, "Weight of the evidence left in the hidden cells.", least=0, scalar=True)
+    lam_variation: float = setting(0.05, "Weight of the variation of p over time, per kept cell.", least=0, scalar=True)
+    sampled: float = setting(
+        0.5,
+        "Share of the training samples that show the model a Bernoulli sample of the mask; the others show x blended with the "
+        "fill by weight p.",
+        least=0,
+        most=1,
+        scalar=True,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossConfig(Settings):
+    """The paper's objective: its terms and their weights. The evidence objective does not read them."""
+
+    r: float = setting(
+        0.5, "Prior probability that a cell is kept; lower for sparser explanations.", above=0, below=1, scalar=True
+    )
+    lam_lc: float = setting(1.0, "Weight of label consistency.", least=0, scalar=True)
+    lam_e: float = setting(2.0, "Weight of the size and connectivity terms of the explanation.", least=0, scalar=True)
+    lam_con: float = setting(2.0, "Weight of connectivity relative to size.", least=0, scalar=True)
+    landmark_temperature: float = setting(1.0, "Temperature of the landmark assignment.", above=0, scalar=True)
+    consistency: Literal["mbc", "mbc_normalised", "simclr", "none"] = setting(
+        "mbc", "Loss between the embeddings of series and of their explanations."
+    )
+    label: Literal["instance", "pairwise", "batch", "none"] = setting(
+        "batch",
+        "Loss between the model's and the surrogate's predictions: per sample, over all pairs (the equation), or one batch "
+        "mean (the published code; for forecasts the same as pairwise).",
+    )
+    divergence: Literal["js", "published"] = setting(
+        "published",
+        "Divergence of two predictions in the label term: Jensen-Shannon, or that of the published code (its KL terms the "
+        "other way round, averaged over classes).",
+    )
+    connectivity: Literal["equation", "published", "published_batch"] = setting(
+        "published",
+        "Connectivity as the paper's equation has it, or as its published code computes it (far weaker); that code takes "
+        "differences along the batch axis for several channels (published_batch), along time for one.",
+    )
+    reference_dropout: bool = setting(
+        False, "Run the frozen model with its dropout on while fitting, as the published code does."
+    )
+    select: Literal["objective", "consistency"] = setting(
+        "consistency", "What selects the best epoch on validation data: the whole objective, or (the paper) consistency alone."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskConfig(Settings):
+    """How masks are drawn and how hidden cells are hidden."""
+
+    sampling: Literal["straight_through", "soft"] = setting(
+        "straight_through", "Discrete masks with a straight-through gradient, or continuous ones, in the paper's objective."
+    )
+    tau: float = setting(
+        1.0, "Temperature of the relaxation behind the gradient of the mask, in the paper's objective.", above=0, scalar=True
+    )
+    hide: Literal["value", "attention", "both", "auto"] = setting(
+        "value",
+        "Replace the values of hidden cells, hide their steps from attention, or both; auto is the paper's choice by "
+        "architecture.",
+    )
+    fill: Literal["auto", "mean", "draw", "shift"] = setting(
+        "auto",
+        "What replaces a hidden value: the cell's mean, a draw from the baseline distribution, or the value of the same "
+        "channel at another time. auto takes mean or shift, whichever changes the model's answers less on validation data.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorConfig(Settings):
+    """The explanation generator: convolutions for the evidence objective, the paper's transformer for the paper's."""
+
+    width: int = setting(32, "Width of the convolutional generator.", least=1)
+    gradient_points: int = setting(
+        4, "Points of the path on which the model's gradient is taken as an input of the generator; 0 for none.", least=0
+    )
+    layers: int | None = setting(
+        None, "Encoder layers of the transformer; None takes those of a reference transformer, else 2.", least=1
+    )
+    hidden: int | None = setting(
+        None, "Feed-forward width of the transformer; None takes that of a reference transformer, else 64.", least=1
+    )
+    dropout: float = setting(0.1, "Dropout rate of the transformer.", least=0, below=1)
+    residual: bool = setting(False, "Residuals around the transformer's self-attention; the paper's generator has none.")
+    attention_dropout: bool = setting(True, "Dropout on the transformer's attention weights, as in the published code.")
+    output: Literal["sigmoid", "softmax"] = setting(
+        "softmax",
+        "p of the transformer from one output and a sigmoid, or, for one channel, from two outputs and their softmax (the "
+        "published code).",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig(Settings):
+    """How the weights are trained, beyond learning rate, epochs and batch size."""
+
+    weight_decay: float = setting(1e-3, "Decoupled weight decay of AdamW.", least=0)
+    patience: int | None = setting(
+        None, "Stop after this many epochs without a better validation value; None trains to the end.", least=1
+    )
+    clip: float | None = setting(
+        1.0, "Largest norm of a gradient; None for no clipping, as in effect in the published code.", above=0
+    )
+    scheduler: Literal["cosine", "plateau", "none"] = setting(
+        "cosine",
+        "Learning rate: a half cosine to zero, a tenth when validation stalls after epoch 20 (the paper), or constant.",
+    )
+    max_series: int | None = setting(8192, "Training series used at most, drawn at random; None uses all of them.", least=4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeXConfig(Settings):
+    """Settings of TimeX. The defaults are meant for data and models that nothing was tuned for.
+
+    Example:
+        >>> TimeXConfig(epochs=5).replaced({"evidence.free_cells": 3.0}).evidence.free_cells
+        3.0
+        >>> TimeXConfig(lr=0)
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected lr > 0, got 0.
+    """
+
+    objective: Literal["evidence", "paper"] = setting(
+        "evidence",
+        "What the generator learns from: the evidence of the frozen model itself, or the paper's consistency of a surrogate "
+        "trained beside it.",
+    )
+    task: Literal["classify", "forecast"] = setting(
+        "classify", "What the model's outputs are: logits of classes, or the values of a forecast."
+    )
+    epochs: int | None = setting(None, "Passes over the training series; None takes as many as give about 300 steps.", least=1)
+    lr: float = setting(3e-3, "Learning rate of AdamW.", above=0)
+    batch_size: int = setting(64, "Samples in a step; the consistency losses compare all pairs of a batch.", least=2)
+    smoothing: int | None = setting(
+        None,
+        "Explanations are smoothed over time by a Gaussian with this standard deviation in steps; 0 for none. None lets the "
+        "model choose: the width with the largest gap of evidence on validation data.",
+        least=0,
+    )
+    n_landmarks: int = setting(50, "Number of landmarks.", least=1)
+    seed: int = setting(0, "Seed of weights, masks, data order and dropout.")
+    evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    mask: MaskConfig = field(default_factory=MaskConfig)
+    generator: GeneratorConfig = field(default_factory=GeneratorConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self)).items():
-            if get_origin(hint) is Literal and getattr(self, name) not in get_args(hint):
-                raise ValueError(f"Expected {name} among {', '.join(get_args(hint))}, got {getattr(self, name)!r}.")
-        if not 0 <= self.shown <= 1:
-            raise ValueError(f"Expected shown between 0 and 1, got {self.shown}.")
-        if not 0 < self.r < 1:
-            raise ValueError(f"Expected r strictly between 0 and 1, got {self.r}.")
-        for name in ("tau", "landmark_spread", "lr"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"Expected {name} > 0, got {getattr(self, name)}.")
-        for name in ("lam_lc", "lam_model", "lam_hidden", "lam_e", "lam_con", "weight_decay"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"Expected {name} >= 0, got {getattr(self, name)}.")
-        if not 0 <= self.generator_dropout < 1:
-            raise ValueError(f"Expected generator_dropout of at least 0 and below 1, got {self.generator_dropout}.")
-        if self.n_landmarks < 1:
-            raise ValueError(f"Expected at least one landmark, got {self.n_landmarks}.")
-        least = {
-            "generator_layers": 1,
-            "generator_hidden": 1,
-            "generator_filters": 0,
-            "epochs": 1,
-            "patience": 1,
-            "warmup": 0,
-            "resolution": 1,
-        }
-        for name, bound in {**least, "batch_size": 2}.items():  # the losses compare pairs
-            if getattr(self, name) is not None and getattr(self, name) < bound:
-                raise ValueError(f"Expected {name} >= {bound}, got {getattr(self, name)}.")
-        if self.consistency == "none" and self.label == "none":
+        super().__post_init__()
+        if self.loss.consistency == "none" and self.loss.label == "none":
             raise ValueError("Expected a consistency or a label term, got neither: nothing would tie the masks to the model.")
+        if self.evidence.price_low > self.evidence.price_high:
+            raise ValueError(f"Expected price_low <= price_high, got {self.evidence.price_low} and {self.evidence.price_high}.")
 
     @property
     def forecasts(self) -> bool:
-        """Whether the model's outputs are numbers to come, and not the logits of classes."""
-        return self.label in ("mse", "mse_pairwise")
+        """Whether the model's outputs are forecast values, and not the logits of classes."""
+        return self.task == "forecast"
 
+    @classmethod
+    def paper(cls, dataset: str, arch: str = "transformer") -> TimeXConfig:
+        """The paper's own settings for one of its data sets and architectures.
 
-_PAPER = TimeXConfig(
-    r=0.5,
-    resolution=1,
-    lam_model=0.0,
-    lam_e=2.0,
-    connectivity="equation",
-    shown=0.0,
-    masking="auto",
-    fill="draw",
-    label="pairwise",
-    select="consistency",
-    generator_filters=0,
-    lr=1e-3,
-    scheduler="plateau",
-    epochs=50,
-)
+        >>> TimeXConfig.paper("freqshapes").loss.r
+        0.5
+        """
+        from timex.method.presets import paper_config
 
-PAPER: dict[str, TimeXConfig] = {
-    "freqshapes": _PAPER,
-    "seqcomb_uv": _PAPER,
-    "seqcomb_mv": replace(_PAPER, epochs=100, scheduler="none"),
-    "lowvar": replace(_PAPER, lr=3e-3, weight_decay=1e-4, epochs=100, scheduler="none", consistency="mbc_normalised"),
-}
-"""The paper's tables of TimeX hyperparameters, for running its experiments as written."""
+        return paper_config(dataset, arch)
+
+    def scalars(self) -> dict[str, float]:
+        """The numbers that stacked trainings may differ in, by the last part of their names."""
+        return {row.name.rpartition(".")[2]: self.get(row.name) for row in self.rows() if row.scalar}

@@ -1,4 +1,4 @@
-"""Landmarks: typical explanations, learned in the latent space without touching the explanations themselves.
+"""Landmarks: typical explanations, found in the latent space without touching the explanations themselves.
 
 Shapes: N samples, L landmarks, Z the width of the embedding.
 """
@@ -22,7 +22,7 @@ TAU = 0.1
 """Temperature of the relaxation behind the match's gradient."""
 
 
-def assimilate(z_e: Tensor, landmarks: Tensor, u: Tensor, spread: float | Tensor) -> Tensor:
+def assimilate(z_e: Tensor, landmarks: Tensor, u: Tensor, temperature: float | Tensor) -> Tensor:
     """A(z^E; L): every explanation replaced by a landmark, drawn by Gumbel-softmax, hard forward, straight-through backward.
 
     The gradient reaches the landmarks only: z^E is cut off here, so that landmarks cannot bend the explanations.
@@ -31,13 +31,13 @@ def assimilate(z_e: Tensor, landmarks: Tensor, u: Tensor, spread: float | Tensor
         z_e: Embeddings of explanations, (N, Z).
         landmarks: (L, Z).
         u: Uniform noise, (N, L).
-        spread: Cosine similarities are read in units of it: a landmark less similar by `spread` is drawn e times less often.
+        temperature: Cosine similarities are divided by it: a landmark less similar by this much is drawn e times less often.
 
     Returns:
         (N, Z).
     """
     gumbel = -torch.log(-torch.log(u))
-    soft = ((cosine_similarity(z_e.detach(), landmarks) / spread + gumbel) / TAU).softmax(-1)  # (N, L)
+    soft = ((cosine_similarity(z_e.detach(), landmarks) / temperature + gumbel) / TAU).softmax(-1)  # (N, L)
     hard = (soft == soft.amax(-1, keepdim=True)).to(soft.dtype)
     # In this order the difference is exactly 0 forward, and the match exactly one landmark.
     return (hard + (soft - soft.detach())) @ landmarks
@@ -55,14 +55,28 @@ def stratified_start(z: Tensor, y: Tensor, n: int, generator: torch.Generator) -
     return z[turn[torch.arange(n) % len(turn)]].clone()
 
 
+def medoids(z_e: Tensor, n: int, seed: int) -> Tensor:
+    """The embeddings of `n` typical explanations: in each of n clusters by direction, the one nearest to the middle, (n, Z).
+
+    If there are fewer distinct embeddings than n, some landmarks are given twice.
+    """
+    from sklearn.cluster import KMeans
+
+    unit = torch.nn.functional.normalize(z_e.double(), dim=-1)
+    clusters = min(n, len(unit.unique(dim=0)))
+    found = KMeans(clusters, n_init=1, random_state=seed).fit(unit.numpy())
+    near = (unit @ torch.as_tensor(found.cluster_centers_).T).argmax(dim=0)  # (clusters,)
+    return z_e[near[torch.arange(n) % clusters]].clone()
+
+
 @dataclass(frozen=True)
 class Landmarks:
-    """Learned landmarks and the training explanations around them.
+    """Landmarks and the training explanations around them.
 
     Attributes:
         vectors: The landmarks, (L, Z).
         counts: How many training explanations have each as their nearest, (L,).
-        nearest: Indices of the training samples most similar to each, (L, S), best first.
+        nearest: Indices of training samples similar to each, (L, S): its own members first, the most similar before the others.
         similarity: Their cosine similarities, (L, S).
         composition: How many of those nearest-landmark samples the model gives to each class, (L, C).
     """
@@ -112,11 +126,12 @@ def survey(landmarks: Tensor, z_e: Tensor, predicted: Tensor, n_classes: int, n_
     assigned = s.argmax(dim=1)
     pairs = assigned * n_classes + predicted
     composition = torch.bincount(pairs, minlength=len(landmarks) * n_classes).reshape(len(landmarks), n_classes)
-    top = s.T.topk(min(n_nearest, len(z_e)), dim=1)
+    member = torch.nn.functional.one_hot(assigned, len(landmarks))  # (N, L)
+    order = (s + 4 * member).T.topk(min(n_nearest, len(z_e)), dim=1).indices  # cosines lie in [-1, 1]: members come first
     return Landmarks(
         vectors=landmarks.cpu().numpy(),
         counts=composition.sum(1).cpu().numpy(),
-        nearest=top.indices.cpu().numpy(),
-        similarity=top.values.cpu().numpy(),
+        nearest=order.cpu().numpy(),
+        similarity=s.T.gather(1, order).cpu().numpy(),
         composition=composition.cpu().numpy(),
     )

@@ -86,6 +86,21 @@ def connectivity_published(p: Tensor, observed: Tensor | None = None) -> Tensor:
     return torch.linalg.vector_norm(steps * pairs) / pairs.sum().clamp_min(1)
 
 
+def connectivity_published_batch(p: Tensor, observed: Tensor | None = None) -> Tensor:
+    """L_con as the published code computes it for several channels: differences along the batch axis, not along time.
+
+    It ties neighbouring samples of a shuffled batch together, which no equation of the paper contains. For one channel that
+    code is `connectivity_published`.
+
+    Args:
+        p: Probability that a cell is kept, (B, T, D).
+        observed: Cells that exist, (B, T, D) bool; a pair counts when both its ends do. All of them by default.
+    """
+    if p.shape[-1] == 1:
+        return connectivity_published(p, observed)
+    return connectivity_published(p.transpose(0, 1), None if observed is None else observed.transpose(0, 1))
+
+
 # ---- the embedding ---------------------------------------------------------------------------------------------------
 
 
@@ -139,15 +154,15 @@ def mbc_normalised(z: Tensor, z_e: Tensor, similarity: Similarity = cosine_simil
 
 
 def simclr(z: Tensor, z_e: Tensor, negatives: Tensor | None = None) -> Tensor:
-    """L_SimCLR of the paper's second ablation: tell a sample's own embedding from those of others.
+    """L_SimCLR of the paper's second ablation: contrast a sample's embedding with those of other samples.
 
     As in the paper's equation, the positive pair is no part of the denominator, so the loss has no lower bound of 0.
 
     Args:
         z: Embeddings by the reference, (B, Z).
         z_e: Embeddings of the explanations, (B, Z).
-        negatives: For every sample the rows of z to tell it from, (B, M) int64, never its own; the paper samples 32.
-            All others of the batch by default.
+        negatives: For every sample the rows of z to contrast it with, (B, M) int64, without its own; the paper samples 32.
+            All other samples of the batch by default.
     """
     n = z.shape[0]
     if negatives is None and n < 2:
@@ -181,39 +196,41 @@ def js(logits_a: Tensor, logits_b: Tensor) -> Tensor:
     return _js_of_probabilities(logits_a.softmax(-1), logits_b.softmax(-1))
 
 
-def pairwise_js(logits: Tensor) -> Tensor:
+def pairwise_js(logits: Tensor, published: bool = False) -> Tensor:
     """Jensen-Shannon divergence of all pairs of predictions in a batch, in nats.
 
     Args:
         logits: Logits, (B, C).
+        published: Take the published code's divergence instead, see `_published_divergence`.
 
     Returns:
         (B, B), symmetric, with an exact 0 on the diagonal.
     """
-    return _pairwise(_js_of_probabilities, logits.softmax(-1))
+    return _pairwise(_published_divergence if published else _js_of_probabilities, logits.softmax(-1))
 
 
-def label_consistency(logits: Tensor, logits_e: Tensor) -> Tensor:
+def label_consistency(logits: Tensor, logits_e: Tensor, published: bool = False) -> Tensor:
     """L_LC (eq:la), pair by pair: the mean over pairs of the squared difference of their JS divergences.
 
     Args:
         logits: Predictions of the reference, F(z), (B, C).
         logits_e: Predictions from the explanations, F^E(z^E), (B, C).
+        published: Take the published code's divergence in the place of JS.
     """
-    return (pairwise_js(logits) - pairwise_js(logits_e)).square().mean()
+    return (pairwise_js(logits, published) - pairwise_js(logits_e, published)).square().mean()
 
 
-def label_consistency_batch(logits: Tensor, logits_e: Tensor) -> Tensor:
+def label_consistency_batch(logits: Tensor, logits_e: Tensor, published: bool = False) -> Tensor:
     """L_LC in the published code's form: the mean JS divergence of each side's pairs first, then one squared gap.
 
-    It asks only that the predictions are as diverse as the reference's, not which of them differ. The divergence here
-    is JS; that code's own has its KL terms the other way round and averages over classes.
+    The term compares how diverse the two sides' predictions are, not which of them differ.
 
     Args:
         logits: Predictions of the reference, F(z), (B, C).
         logits_e: Predictions from the explanations, F^E(z^E), (B, C).
+        published: Take the published code's divergence in the place of JS.
     """
-    return (pairwise_js(logits).mean() - pairwise_js(logits_e).mean()).square()
+    return (pairwise_js(logits, published).mean() - pairwise_js(logits_e, published).mean()).square()
 
 
 def label_consistency_instance(logits: Tensor, logits_e: Tensor) -> Tensor:
@@ -253,87 +270,6 @@ def label_consistency_mse_instance(y: Tensor, y_e: Tensor) -> Tensor:
     return _squared_difference(y, y_e).mean()
 
 
-# ---- the frozen model's own judgement --------------------------------------------------------------------------------
-
-
-def sufficiency(logits: Tensor, kept: Tensor, blank: Tensor) -> Tensor:
-    """The share of the evidence for the predicted class that the kept cells lack.
-
-    Evidence is the log-odds of the class, e; what a series has to explain is by how much it raises them above those of a blank
-    one: mean of max(0, e(x) - e(x^m)) / max(1, e(x) - e(blank)). Log-odds and not probabilities: a class that the model
-    predicts from nothing with 98 % has a probability of 1 in the end, and only its odds still tell which cells speak for it.
-    In shares, so that a model that is very sure is explained like any other.
-
-    Args:
-        logits: Predictions from the whole series, (B, C).
-        kept: Predictions from the kept cells, (B, C).
-        blank: Predictions when every cell is hidden, (B, C).
-
-    Example:
-        >>> whole, half, blank = torch.tensor([[8.0, 0.0]]), torch.tensor([[4.0, 0.0]]), torch.zeros(1, 2)
-        >>> round(float(sufficiency(whole, half, blank)), 4)
-        0.5
-    """
-    whole, from_kept, from_blank = evidence(logits, logits, kept, blank)
-    return ((whole - from_kept).relu() / (whole - from_blank).clamp_min(1)).mean()
-
-
-def necessity(logits: Tensor, hidden: Tensor, blank: Tensor) -> Tensor:
-    """The share of the evidence for the predicted class that is still in the hidden cells.
-
-    The mean of max(0, e(hidden) - e(blank)) / max(1, e(x) - e(blank)): nothing has to be predicted from the hidden cells, they
-    only must not speak for the class more than a blank series does.
-
-    Args:
-        logits: Predictions from the whole series, (B, C).
-        hidden: Predictions from the hidden cells, (B, C).
-        blank: Predictions when every cell is hidden, (B, C).
-
-    Example:
-        >>> whole, blank = torch.tensor([[8.0, 0.0]]), torch.zeros(1, 2)
-        >>> [round(float(necessity(whole, torch.tensor([h]), blank)), 4) for h in ([2.0, 0.0], [0.0, 2.0])]  # no reward below
-        [0.25, 0.0]
-    """
-    whole, from_hidden, from_blank = evidence(logits, logits, hidden, blank)
-    return ((from_hidden - from_blank).relu() / (whole - from_blank).clamp_min(1)).mean()
-
-
-def evidence(logits: Tensor, *views: Tensor) -> tuple[Tensor, ...]:
-    """The log-odds of the class predicted from `logits`, in each of `views`.
-
-    Args:
-        logits: Predictions, (B, C); their likeliest class is the one asked for.
-        views: Logits of other predictions of the same samples, (B, C) each.
-
-    Returns:
-        One (B,) for each of `views`.
-
-    Example:
-        >>> [round(float(e), 4) for e in evidence(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.2, 0.8]]).log())]  # log 4
-        [1.3863]
-    """
-    c = logits.argmax(-1, keepdim=True)
-    others = torch.ones_like(logits, dtype=torch.bool).scatter(-1, c, False)
-    least = torch.finfo(logits.dtype).min
-    return tuple(v.gather(-1, c).squeeze(-1) - v.where(others, least).logsumexp(-1) for v in views)
-
-
-def poly1_cross_entropy(logits: Tensor, y: Tensor, epsilon: float | Tensor = 1.0) -> Tensor:
-    """Poly-1 cross-entropy, with which the paper's reference models are trained: the mean of CE + epsilon (1 - p_true).
-
-    Args:
-        logits: Logits, (B, C).
-        y: True classes, (B,) int64.
-        epsilon: Weight of the added term; 0 is cross-entropy.
-
-    Example:
-        >>> round(float(poly1_cross_entropy(torch.zeros(1, 2), torch.tensor([0]))), 4)  # log 2 + 1 - 1/2
-        1.1931
-    """
-    log_p_true = logits.log_softmax(-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)  # (B,)
-    return (epsilon * (1 - log_p_true.exp()) - log_p_true).mean()
-
-
 # ---- helpers ---------------------------------------------------------------------------------------------------------
 
 
@@ -351,6 +287,14 @@ def _entropy(p: Tensor) -> Tensor:
 def _js_of_probabilities(p: Tensor, q: Tensor) -> Tensor:
     """JS as H(mean) - mean H: two entropies need no pairs, and no ratio of probabilities can overflow."""
     return _entropy((p + q) / 2) - (_entropy(p) + _entropy(q)) / 2
+
+
+def _published_divergence(p: Tensor, q: Tensor) -> Tensor:
+    """The published code's divergence: the mean over classes of (KL(m || p) + KL(m || q)) / 2 with m = (p + q) / 2."""
+    tiny = torch.finfo(p.dtype).tiny
+    m = (p + q) / 2
+    log_p, log_q, log_m = (v.clamp_min(tiny).log() for v in (p, q, m))
+    return (m * (log_m - (log_p + log_q) / 2)).mean(-1)
 
 
 def _squared_difference(a: Tensor, b: Tensor) -> Tensor:

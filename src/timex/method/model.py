@@ -1,4 +1,4 @@
-"""The trainable parts of TimeX as one module: generator H^E, explanation encoder G^E, explanation predictor F^E, landmarks L.
+"""The trainable parts of TimeX as one module: generator H^E, surrogate (G^E and F^E), landmarks L.
 
 Shapes: B samples, T time steps, D channels, C classes, Z the width of the embedding.
 """
@@ -12,42 +12,52 @@ import torch
 from torch import Tensor, nn
 
 from timex.engine import Noise
-from timex.masking import (
-    baseline_draw,
-    bernoulli_soft,
-    bernoulli_straight_through,
-    direct_value,
-    normal_from_uniform,
-    step_mask,
-)
 from timex.method.config import TimeXConfig
+from timex.method.convolutional import ConvolutionalGenerator
 from timex.method.generator import Generator
-from timex.reference.base import ReferenceModel, mlp_head
+from timex.method.masking import bernoulli_soft, bernoulli_straight_through, direct_value, filled, step_mask
+from timex.nn.layers import mlp_head
+from timex.reference.base import ReferenceModel
 from timex.reference.transformer import Transformer
 
 DRAWS = {"straight_through": bernoulli_straight_through, "soft": bernoulli_soft}
 
 
-class Surrogate(NamedTuple):
-    """What the surrogate says about a batch: p, mask and the fill b (B, T, D), embedding (B, Z), logits (B, C)."""
+class Explained(NamedTuple):
+    """Outputs for a batch: p (B, T, D), the surrogate's embedding (B, Z) and logits (B, C)."""
 
     p: Tensor
-    mask: Tensor
-    b: Tensor
     z_e: Tensor
     logits_e: Tensor
 
 
 def masking_for(reference: ReferenceModel, config: TimeXConfig) -> str:
     """Attention masking for univariate transformers, direct-value masking for everything else, unless the config says."""
-    if config.masking != "auto":
-        if config.masking != "value" and not reference.attention:
+    hide = config.mask.hide
+    if hide != "auto":
+        if hide != "value" and not reference.attention:
             raise ValueError(
-                f"masking={config.masking!r} needs a model with an attention mask, which {type(reference).__name__} has not: "
-                "use masking='value'."
+                f"mask.hide={hide!r} needs a model with an attention mask, which {type(reference).__name__} has not: "
+                "use mask.hide='value'."
             )
-        return config.masking
+        return hide
     return "attention" if reference.attention and reference.n_channels == 1 else "value"
+
+
+class Surrogate(nn.Module):
+    """F^E(G^E(x^m)): an encoder that starts as a copy of the reference, and a fresh predictor."""
+
+    def __init__(self, reference: ReferenceModel) -> None:
+        super().__init__()
+        self.encoder = copy.deepcopy(reference).requires_grad_(True)
+        self.predictor = mlp_head(reference.embedding_size, reference.n_classes)
+
+    def forward(
+        self, x_m: Tensor, times: Tensor | None, observed: Tensor | None, attended: Tensor | None, noise: Noise | None
+    ) -> tuple[Tensor, Tensor]:
+        """Embedding (B, Z) and logits (B, C) of masked series."""
+        z_e = self.encoder.output(x_m, times, observed, attended, noise).z
+        return z_e, self.predictor(z_e)
 
 
 class TimeXModel(nn.Module):
@@ -56,27 +66,31 @@ class TimeXModel(nn.Module):
     Args:
         reference: The model that is explained.
         config: Settings.
-        resolution: Steps that explanations do not tell apart.
+        time_unit: The usual interval between steps, in the unit of `times`.
+
+    Attributes:
+        context_mean: Mean of the model's embeddings and answers over the training series, for the generator's scaling.
+        context_std: Their standard deviation.
     """
 
-    def __init__(self, reference: ReferenceModel, config: TimeXConfig, resolution: int = 1) -> None:
+    context_mean: Tensor
+    context_std: Tensor
+
+    def __init__(self, reference: ReferenceModel, config: TimeXConfig, time_unit: float = 1.0) -> None:
         super().__init__()
-        sizes = reference.config if isinstance(reference, Transformer) else {"n_layers": 2, "d_hidden": 64}
-        self.generator = Generator(
-            reference.n_channels,
-            reference.n_steps,
-            sizes["n_layers"] if config.generator_layers is None else config.generator_layers,
-            sizes["d_hidden"] if config.generator_hidden is None else config.generator_hidden,
-            config.generator_dropout,
-            config.generator_filters,
-            resolution,
-        )
-        self.encoder = copy.deepcopy(reference).requires_grad_(True)
-        self.predictor = mlp_head(reference.embedding_size, reference.n_classes)
+        self.generator = generator_for(reference, config, time_unit)
+        self.surrogate = Surrogate(reference)
         self.landmarks = nn.Parameter(torch.zeros(config.n_landmarks, reference.embedding_size))
+        width = reference.embedding_size + reference.n_classes
+        self.register_buffer("context_mean", torch.zeros(width))
+        self.register_buffer("context_std", torch.ones(width))
         self.masking = masking_for(reference, config)
-        self.draw = DRAWS[config.mask]
-        self.fill, self.shown = config.fill, config.shown
+        self.draw = DRAWS[config.mask.sampling]
+
+    @property
+    def encoder(self) -> ReferenceModel:
+        """G^E."""
+        return self.surrogate.encoder
 
     def forward(
         self,
@@ -86,10 +100,11 @@ class TimeXModel(nn.Module):
         mean: Tensor,
         std: Tensor,
         tau: Tensor,
+        fill: str,
         noise: Noise | None,
         sample: Noise | None,
-    ) -> Surrogate:
-        """One pass of G^E(H^E(x)).
+    ) -> Explained:
+        """One pass of G^E(H^E(x)) with the paper's generator.
 
         Args:
             x: Series, (B, T, D).
@@ -98,28 +113,45 @@ class TimeXModel(nn.Module):
             mean: Baseline mean, (T, D).
             std: Baseline standard deviation, (T, D).
             tau: Temperature of the mask.
+            fill: What hidden cells hold, see `filled`.
             noise: Source of dropout; None evaluates.
-            sample: Source of masks and fills; None takes p > .5 and the mean, which makes explanations deterministic.
+            sample: Source of masks and fills; None takes p > .5 and a fixed fill, which makes explanations deterministic.
         """
         p = self.generator(x, times, observed, noise)  # (B, T, D)
-        if sample is None:
-            mask, b = (p > 0.5).to(p.dtype), mean
-        else:
-            mask = self.draw(p, sample.uniform(*p.shape), tau)
-            # A few samples get the mask a user is shown, so that the surrogate can be trusted on it. They teach the
-            # surrogate only: p learns from draws, where every cell has its chance.
-            shown = sample.uniform(len(p), 1, 1) < self.shown
-            mask = torch.where(shown, (p.detach() > 0.5).to(p.dtype), mask)
-            drawn = self.fill == "draw"
-            b = baseline_draw(mean, std, normal_from_uniform(sample.uniform(*p.shape))) if drawn else mean
-        x_m, attended = self.masked(x, observed, mask, b)
-        z_e = self.encoder.encode(x_m, times, observed, attended, noise)
-        return Surrogate(p, mask, b, z_e, self.predictor(z_e))
+        mask = (p > 0.5).to(p.dtype) if sample is None else self.draw(p, sample.uniform(*p.shape), tau)
+        x_m, attended = self.masked(x, observed, mask, filled(fill, x, mean, std, sample))
+        return Explained(p, *self.surrogate(x_m, times, observed, attended, noise))
 
-    def masked(self, x: Tensor, observed: Tensor | None, mask: Tensor, b: Tensor) -> tuple[Tensor, Tensor | None]:
-        """x^m (B, T, D) and the steps attention may see (B, T): cells outside `mask` are hidden as the architecture allows."""
+    def masked(self, x: Tensor, observed: Tensor | None, mask: Tensor, fill: Tensor) -> tuple[Tensor, Tensor | None]:
+        """x^m (B, T, D) and the steps attention may see (B, T): cells outside `mask` are hidden as `masking` says."""
         if self.masking != "attention":
-            x = direct_value(x, mask, b)
+            x = direct_value(x, mask, fill)
         if observed is not None:
             x = torch.where(observed, x, 0.0)  # a fill must not invent cells that were never measured
         return x, None if self.masking == "value" else step_mask(mask)
+
+
+def generator_for(reference: ReferenceModel, config: TimeXConfig, time_unit: float) -> nn.Module:
+    """A fresh generator of the kind the objective trains."""
+    settings = config.generator
+    if config.objective == "evidence":
+        return ConvolutionalGenerator(
+            reference.n_channels,
+            reference.n_steps,
+            reference.embedding_size + reference.n_classes,
+            settings.width,
+            gradients=settings.gradient_points > 0,
+            time_unit=time_unit,
+        )
+    sizes = reference.config if isinstance(reference, Transformer) else {"n_layers": 2, "d_hidden": 64}
+    return Generator(
+        reference.n_channels,
+        reference.n_steps,
+        settings.layers or sizes["n_layers"],
+        settings.hidden or sizes["d_hidden"],
+        settings.dropout,
+        time_unit=time_unit,
+        with_residual=settings.residual,
+        attention_dropout=settings.attention_dropout,
+        two_outputs=settings.output == "softmax",
+    )

@@ -1,13 +1,20 @@
 """Scores of explanations and of models, as plain functions of arrays."""
 
+from timex.metrics.agreement import rank_correlation, stability
 from timex.metrics.classification import classification_scores
-from timex.metrics.ground_truth import ground_truth_scores, score_summary
-from timex.metrics.occlusion import model_predict, occlusion_curve
+from timex.metrics.faithfulness import faithfulness_scores
+from timex.metrics.ground_truth import ground_truth_scores, score_summary, truth_scores
+from timex.metrics.hiding import Probe
+from timex.metrics.occlusion import occlusion_curve
 
 __all__ = [
+    "Probe",
     "classification_scores",
+    "faithfulness_scores",
     "ground_truth_scores",
-    "model_predict",
     "occlusion_curve",
+    "rank_correlation",
     "score_summary",
+    "stability",
+    "truth_scores",
 ]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from timex.types import check_labels
+from timex.checks import check_labels
 
 
 def classification_scores(probability: ArrayLike | Tensor, y: ArrayLike | Tensor) -> dict[str, float]:
@@ -54,7 +54,7 @@ def _check_probability(probability: ArrayLike | Tensor) -> NDArray[np.float64]:
     p = np.asarray(array, dtype=np.float64)
     if p.ndim != 2 or p.shape[1] < 2:
         raise ValueError(f"Expected probability of shape (N, C) with C at least 2, got {p.shape}.")
-    # Logits would give other AUPRC and AUROC without a word; 1e-2 lets half-precision softmax pass.
+    # Logits would give wrong AUPRC and AUROC without an error; 1e-2 accepts half-precision softmax.
     bad = ~((p >= 0).all(axis=1) & (np.abs(p.sum(axis=1) - 1) < 1e-2))
     if bad.any():
         i = int(bad.argmax())

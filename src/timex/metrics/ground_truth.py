@@ -12,6 +12,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from timex.metrics.hiding import Probe
+from timex.records import Explanation
+
 SCORES = ("auprc", "auprc_trapezoid", "aup", "aur", "iou", "aup_rank", "aur_rank")
 IOU_QUANTILE = 0.9
 # Bounds memory, keeps a chunk in cache, and is the size up to which torch uses one thread: its threads wait for each other
@@ -40,14 +43,14 @@ def ground_truth_scores(
       leaves such samples out.
     - Every observed cell is salient: precision is 1 at every threshold, so both `auprc`, `aup` and `aup_rank` are 1.
     - Constant attribution: it normalises to zeros, a single threshold, and `aup`, `aur` and their rank versions are 0:
-      the interval to integrate over is empty, and such an attribution says nothing. `auprc` and `iou` are the share of
+      the interval to integrate over is empty. `auprc` and `iou` are the share of
       salient cells, as every cell is kept.
 
     Args:
         attribution: One score per cell, higher is more important, (N, T, D). The work is done on its device.
         truth: Which cells decide the class, bool or 0 and 1, (N, T, D).
-        observed: Which cells were measured, (N, T, D) or (N, T); all of them by default. The others take no part and
-            may hold anything, NaN included.
+        observed: Which cells were measured, (N, T, D) or (N, T); all of them by default. The rest are ignored and
+            may hold any value, NaN included.
 
     Returns:
         One float64 array (N,) for every name above.
@@ -65,6 +68,12 @@ def ground_truth_scores(
     parts = [_chunk_scores(values, salient, seen, slice(i, i + chunk)) for i in range(0, n, chunk)]
     table = torch.cat([*parts, values.new_empty((0, len(SCORES)), dtype=torch.float64)]).cpu().numpy()  # (N, scores)
     return {name: table[:, i].copy() for i, name in enumerate(SCORES)}
+
+
+def truth_scores(explanation: Explanation, probe: Probe | None = None) -> dict[str, NDArray[np.float64]]:
+    """`ground_truth_scores` of an explanation whose series have a truth; without one, no scores. The model is not needed."""
+    series = explanation.series
+    return {} if series.truth is None else ground_truth_scores(explanation.attribution, series.truth, series.observed)
 
 
 def score_summary(scores: Mapping[str, ArrayLike], fold: ArrayLike | None = None) -> dict[str, dict[str, float]]:
@@ -181,7 +190,7 @@ def _sort_down(values: Tensor) -> tuple[Tensor, Tensor]:
 
 def _check_cells(raw: Tensor, truth: Tensor, seen: Tensor, count: Tensor, start: int) -> None:
     """Refuse non-finite scores, sorted (B, L), and truth other than 0 and 1, unsorted (B, L), in cells seen."""
-    # Sorting puts NaN and inf first and -inf last, so the two ends tell.
+    # Sorting puts NaN and inf first and -inf last, so the two ends are enough.
     finite = (raw[:, :1].isfinite() & _lowest(raw, count).isfinite()) | (count == 0)  # (B, 1)
     if not finite.all():
         row = int((~finite).nonzero()[0, 0])

@@ -110,7 +110,7 @@ def landmark_dtw(
     if len(series) < n_nearest:
         raise ValueError(f"Expected at least {n_nearest} explanations to group, got {len(series)}.")
     best = landmarks.vectors[landmarks.ranking()[:n_landmarks]]
-    near = np.argsort(-(_unit(best) @ _unit(embedding).T), axis=1, kind="stable")[:, :n_nearest]  # (n_landmarks, n_nearest)
+    near = np.argsort(-(unit(best) @ unit(embedding).T), axis=1, kind="stable")[:, :n_nearest]  # (n_landmarks, n_nearest)
     rng = np.random.default_rng(seed)
     random = np.stack([rng.choice(len(series), n_nearest, replace=False) for _ in range(n_random)])
     return {"landmark": within_group_dtw(series, near), "random": within_group_dtw(series, random)}
@@ -142,7 +142,7 @@ def landmark_clusters(
 ) -> dict[str, dict[str, float]]:
     """How well nearest centres agree with the labels: landmarks, K-means centres and random explanations, as many of each.
 
-    All are found on training explanations and judged on others, by cosine, as landmarks are compared everywhere.
+    All are found on training explanations and scored on other explanations, by cosine similarity.
 
     Args:
         train: Embeddings of training explanations, (N, Z).
@@ -153,12 +153,12 @@ def landmark_clusters(
 
     Returns:
         `cluster_scores` by `landmark`, `kmeans`, `random`, and `kmeans_as_many`: as many K-means centres as there are landmarks
-        that are the nearest of some training explanation, since the others are no groups.
+        that are the nearest of some training explanation, since the rest form no groups.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
 
-    directions, n = _unit(train), len(np.asarray(landmarks))
+    directions, n = unit(train), len(np.asarray(landmarks))
     if len(directions) < n:
         raise ValueError(f"Expected at least as many training explanations as landmarks, {n}, got {len(directions)}.")
     chosen = np.random.default_rng(seed).choice(len(directions), n, replace=False)
@@ -171,9 +171,10 @@ def landmark_clusters(
 
 
 def _nearest(embedding: ArrayLike, centres: ArrayLike) -> NDArray[np.int64]:
-    return (_unit(embedding) @ _unit(centres).T).argmax(axis=1)
+    return (unit(embedding) @ unit(centres).T).argmax(axis=1)
 
 
-def _unit(vectors: ArrayLike) -> Floats:
+def unit(vectors: ArrayLike) -> Floats:
+    """Vectors along the last axis scaled to length 1; zero vectors stay zero."""
     v = np.asarray(vectors, dtype=np.float64)
     return v / np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-12)

@@ -5,21 +5,18 @@ Shapes: N samples, T time steps, D channels, C classes, P thresholds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
+from timex.checks import check_labels, check_series
 from timex.metrics.classification import classification_scores
-from timex.types import Baseline, Reference, check_labels, check_series
+from timex.metrics.hiding import Predict, places
+from timex.records import Baseline
 
 THRESHOLDS = (0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.99)
 """The paper's: the share of cells taken away."""
-
-Predict = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[Any]]
-"""Class probabilities (N, C) of occluded series (N, T, D), of which the cells kept are marked in the second argument."""
 
 
 def occlusion_curve(
@@ -74,7 +71,7 @@ def occlusion_curve(
     if score.shape != values.shape or not np.isfinite(score[seen]).all():
         raise ValueError(f"Expected a finite attribution of the shape of x, {values.shape}, got {score.shape}.")
     filling = np.float32(0) if fill == "zero" else (baseline.mean + baseline.std * noise).astype(np.float32)
-    place, n_seen = _places(score, tie, seen)
+    place, n_seen = places(score, tie, seen)
     rows = []
     for p in thresholds:
         # As many as lie above the quantile when no two are equal, and always one.
@@ -84,55 +81,3 @@ def occlusion_curve(
         rows.append(classification_scores(predict(occluded, kept), labels))
     columns = {name: np.array([row[name] for row in rows]) for name in ("auroc", "auprc", "f1", "accuracy")}
     return {"threshold": np.asarray(thresholds, dtype=np.float64), **columns}
-
-
-def _places(score: NDArray[Any], tie: NDArray[Any], seen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The place of every cell when its sample's are sorted, largest first, missing ones last; and how many are not missing."""
-    n = len(score)
-    keys = (tie.reshape(n, -1), -score.reshape(n, -1), ~seen.reshape(n, -1))  # the last counts most
-    order = np.lexsort(keys, axis=1)
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(order.shape[1])[None], axis=1)
-    return place.reshape(score.shape), seen.reshape(n, -1).sum(axis=1)
-
-
-def model_predict(
-    model: Any,
-    device: torch.device | str = "cpu",
-    attention: bool = True,
-    times: NDArray[np.float32] | None = None,
-    observed: NDArray[np.bool_] | None = None,
-    chunk: int = 512,
-) -> Predict:
-    """A `Predict` from a reference model or any torch module that maps (B, T, D) to logits (B, C).
-
-    Args:
-        model: The model; it is moved to `device` and put into evaluation mode.
-        device: Where to run it.
-        attention: Whether models that support it also mask their attention at steps of which no cell is kept.
-        times: Times of the steps, (N, T), for our own models.
-        observed: Measured cells, (N, T, D), for our own models.
-        chunk: Samples on the device at once.
-    """
-    # a module of somebody else's may well have a layer of that name
-    ours = isinstance(model, Reference) and isinstance(getattr(model, "attention", None), bool)
-    model = model.to(device).eval()
-
-    @torch.no_grad()
-    def predict(x: NDArray[np.float32], kept: NDArray[np.bool_]) -> NDArray[Any]:
-        rows = []
-        for start in range(0, len(x), chunk):
-            part = slice(start, start + chunk)
-            batch = torch.as_tensor(x[part], device=device)
-            if ours:
-                extra = [None if v is None else torch.as_tensor(v[part], device=device) for v in (times, observed)]
-                steps = (
-                    torch.as_tensor(kept[part].any(axis=2), device=device).float() if attention and model.attention else None
-                )
-                logits = model(batch, *extra, steps)
-            else:
-                logits = model(batch)
-            rows.append(logits.double().softmax(-1).cpu())
-        return torch.cat(rows).numpy()
-
-    return predict

@@ -6,65 +6,51 @@ Shapes: B samples, T time steps, D channels, C classes, Z the width of the embed
 from __future__ import annotations
 
 import hashlib
-import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from timex.engine import Noise
-from timex.types import Output, atomic_path
+from timex.io.folder import read_folder, write_folder
 
 
-class ReferenceModel(nn.Module):
-    """An encoder G and a predictor F. Subclasses write `encode`; randomness (dropout) is passed in as `noise`, never drawn.
+class Output(NamedTuple):
+    """The output of a reference model for a batch: the embedding z (B, Z) and the logits (B, C)."""
+
+    z: Tensor
+    logits: Tensor
+
+
+class ReferenceModel(nn.Module, ABC):
+    """A model to explain, z = G(x) and logits = F(z). Subclasses write `output`; dropout is drawn from `noise` alone.
 
     Attributes:
         arch: The registry name.
         stackable: Whether `torch.vmap` can run several of them as one program.
-        attention: Whether `encode` accepts a multiplicative attention mask.
+        attention: Whether `output` accepts a multiplicative attention mask.
+        uses_times: Whether `output` reads the times of the steps.
+        gradients: Whether the answers can be differentiated; False for black boxes.
+        numbers: Whether the "logits" are the numbers of a regression or forecast.
         config: The keyword arguments the model was built with.
     """
 
     arch: ClassVar[str]
     stackable: ClassVar[bool] = True
     attention: ClassVar[bool] = False
+    uses_times: ClassVar[bool] = False
+    gradients: ClassVar[bool] = True
+    numbers: bool = False
     config: dict[str, Any]
     n_channels: int
     n_classes: int
     n_steps: int
     embedding_size: int
-    head: nn.Module
 
-    def encode(
-        self,
-        x: Tensor,
-        times: Tensor | None = None,
-        observed: Tensor | None = None,
-        mask: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> Tensor:
-        """G: embed the series.
-
-        Args:
-            x: Series, (B, T, D).
-            times: Times of the steps, (B, T); 1..T when None.
-            observed: Measured cells, (B, T, D) bool; all when None.
-            mask: Multiplicative attention mask over the steps, (B, T); only where `attention` is True.
-            noise: Source of dropout; None evaluates.
-
-        Returns:
-            The embedding z, (B, Z).
-        """
-        raise NotImplementedError(f"{type(self).__name__} must define encode")
-
-    def predict(self, z: Tensor) -> Tensor:
-        """F: logits (B, C) of embeddings (B, Z)."""
-        return self.head(z)
-
+    @abstractmethod
     def output(
         self,
         x: Tensor,
@@ -73,9 +59,15 @@ class ReferenceModel(nn.Module):
         mask: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Output:
-        """Embedding and logits of one pass."""
-        z = self.encode(x, times, observed, mask, noise)
-        return Output(z, self.predict(z))
+        """Embedding and logits of one pass.
+
+        Args:
+            x: Series, (B, T, D).
+            times: Times of the steps, (B, T); 1..T when None.
+            observed: Measured cells, (B, T, D) bool; all when None.
+            mask: Multiplicative attention mask over the steps, (B, T); only where `attention` is True.
+            noise: Source of dropout; None evaluates.
+        """
 
     def forward(
         self,
@@ -88,23 +80,19 @@ class ReferenceModel(nn.Module):
         """Logits, (B, C)."""
         return self.output(x, times, observed, mask, noise).logits
 
+    def tried(
+        self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None, *, scale_numbers: bool = False
+    ) -> Self:
+        """The model after a trial on a few series. Foreign models learn their sizes here; ours know them."""
+        return self
 
-def mlp_head(width: int, n_classes: int) -> nn.Sequential:
-    """The predictor of every reference model: Linear, ReLU, Linear."""
-    return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, n_classes))
+    def answers(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
+        """The logits (B, C) of the model that is explained: those of `forward`, unless it stands for a black box."""
+        return self(x, times, observed)
 
-
-def observed_steps(observed: Tensor | None) -> Tensor | None:
-    """Steps with at least one measured cell, (B, T) bool, or None for all."""
-    return None if observed is None else observed.any(dim=-1)
-
-
-def mean_over_time(h: Tensor, steps: Tensor | None) -> Tensor:
-    """Mean of (B, T, H) over the measured steps, (B, H); a sample with none gives zeros."""
-    if steps is None:
-        return h.mean(dim=1)
-    weight = steps.to(h.dtype)[..., None]  # (B, T, 1)
-    return (h * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1.0)
+    def in_own_units(self, logits: Tensor) -> Tensor:
+        """Numbers as the explained model gives them, (B, H)."""
+        return logits
 
 
 def build(arch: str, config: Mapping[str, Any]) -> ReferenceModel:
@@ -130,7 +118,7 @@ def weights_hash(module: nn.Module) -> str:
     """A fingerprint of a module's parameters and buffers: names, shapes and bytes."""
     digest = hashlib.sha256()
     for name, value in sorted(module.state_dict().items()):
-        if not isinstance(value, Tensor):  # what get_extra_state returns may be anything
+        if not isinstance(value, Tensor):  # get_extra_state may return any object
             continue
         digest.update(f"{name}:{tuple(value.shape)}:{value.dtype};".encode())
         digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
@@ -139,24 +127,13 @@ def weights_hash(module: nn.Module) -> str:
 
 def save_reference(model: ReferenceModel, folder: str | Path, **facts: Any) -> Path:
     """Write weights (safetensors) and a JSON description into `folder`; `facts` (scores, data set, seed) go along."""
-    folder = Path(folder)
-    with atomic_path(folder / "model.safetensors") as beside:
-        save_file({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}, beside)
-    description = {"format": 1, "arch": model.arch, "config": model.config, "hash": weights_hash(model), **facts}
-    with atomic_path(folder / "reference.json") as beside:
-        beside.write_text(json.dumps(description, indent=2) + "\n")
-    return folder
+    description = {"arch": model.arch, "config": model.config, "hash": weights_hash(model), **facts}
+    return write_folder(Path(folder), "reference", description, model.state_dict())
 
 
 def load_reference(folder: str | Path) -> ReferenceModel:
     """Read what `save_reference` wrote, in evaluation mode; nothing is unpickled."""
-    folder = Path(folder)
-    for name in ("reference.json", "model.safetensors"):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(f"{folder} holds no reference model: {name} is missing. `timex train` writes one.")
-    description = json.loads((folder / "reference.json").read_text())
+    description, weights = read_folder(Path(folder), "reference")
     model = build(description["arch"], description["config"])
-    model.load_state_dict(load_file(folder / "model.safetensors"))
-    if weights_hash(model) != description["hash"]:
-        raise ValueError(f"{folder}: model.safetensors does not belong to reference.json (hashes differ): save it again.")
+    model.load_state_dict(weights)
     return model.eval()

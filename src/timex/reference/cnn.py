@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from timex.engine import Noise
-from timex.reference.base import ReferenceModel, mean_over_time, mlp_head, observed_steps
+from timex.nn.layers import mean_over_time, mlp_head, observed_steps
+from timex.reference.base import Output, ReferenceModel
 
 KERNELS = (7, 3, 3)
 
@@ -43,15 +44,15 @@ class CNN(ReferenceModel):
         self.embedding_size = width
         self.head = mlp_head(width, n_classes)
 
-    def encode(
+    def output(
         self,
         x: Tensor,
         times: Tensor | None = None,
         observed: Tensor | None = None,
         mask: Tensor | None = None,
         noise: Noise | None = None,
-    ) -> Tensor:
-        """G(x), (B, W). Times are not used; steps that were not measured take no part in the mean."""
+    ) -> Output:
+        """Z (B, W) and logits (B, C). Times are not used; steps that were not measured take no part in the mean."""
         if mask is not None:
             raise ValueError("The CNN has no attention to mask: mask the values instead.")
         h = x.transpose(1, 2)  # (B, D, T)
@@ -60,4 +61,5 @@ class CNN(ReferenceModel):
         for block in self.blocks:
             h = halve(F.relu(block(h)))  # (B, W, T / 2)
             weight = None if weight is None else halve(weight)
-        return mean_over_time(h.transpose(1, 2), weight)
+        z = mean_over_time(h.transpose(1, 2), weight)
+        return Output(z, self.head(z))

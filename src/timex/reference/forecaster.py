@@ -16,11 +16,11 @@ from torch.func import functional_call
 
 from timex import engine
 from timex.engine import Noise, Tensors, residual
+from timex.nn.attention import Linear
+from timex.nn.layers import DecoderLayer, TransformerEncoder, observed_steps, time_encoding
 from timex.progress import training_bar
-from timex.reference.base import ReferenceModel, initialised, observed_steps
+from timex.reference.base import Output, ReferenceModel, initialised
 from timex.reference.train import TrainConfig
-from timex.reference.transformer import DecoderLayer, Linear, TransformerEncoder, time_encoding
-from timex.types import Output
 
 CHUNK = 256
 
@@ -88,17 +88,6 @@ class Forecaster(ReferenceModel):
         for layer in self.decoder:
             h = layer(h, memory, padding, noise)
         return h
-
-    def encode(
-        self,
-        x: Tensor,
-        times: Tensor | None = None,
-        observed: Tensor | None = None,
-        mask: Tensor | None = None,
-        noise: Noise | None = None,
-    ) -> Tensor:
-        """The largest value of every feature over the decoder's states, (B, M)."""
-        return self.states(x, times, observed, noise).amax(dim=1)
 
     def output(
         self,

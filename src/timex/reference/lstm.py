@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from timex.engine import Noise
-from timex.reference.base import ReferenceModel, mean_over_time, mlp_head, observed_steps
+from timex.nn.layers import mean_over_time, mlp_head, observed_steps
+from timex.reference.base import Output, ReferenceModel
 
 
 class LSTM(ReferenceModel):
@@ -47,32 +48,33 @@ class LSTM(ReferenceModel):
     def train(self, mode: bool = True) -> LSTM:
         """Set the mode of all layers but the recurrent ones.
 
-        These have no dropout, so the mode changes no value of theirs; but cuDNN, many times faster than what else there is,
-        refuses the backward pass of a recurrent layer in evaluation mode.
+        These have no dropout, so the mode changes no value. cuDNN refuses the backward pass of a recurrent layer in evaluation
+        mode, and the alternatives are many times slower.
         """
         super().train(mode)
         self.lstm.train()
         return self
 
-    def encode(
+    def output(
         self,
         x: Tensor,
         times: Tensor | None = None,
         observed: Tensor | None = None,
         mask: Tensor | None = None,
         noise: Noise | None = None,
-    ) -> Tensor:
-        """G(x), (B, W). Times are not used; steps that were not measured take no part in the mean."""
+    ) -> Output:
+        """Z (B, W) and logits (B, C). Times are not used; steps that were not measured take no part in the mean."""
         if mask is not None:
             raise ValueError("The LSTM has no attention to mask: mask the values instead.")
         h, _ = self.lstm(x)  # (B, T, W)
-        return mean_over_time(h, observed_steps(observed))
+        z = mean_over_time(h, observed_steps(observed))
+        return Output(z, self.head(z))
 
 
 def leave_weights_in_place(module: nn.Module) -> None:
-    """Keep recurrent layers from moving their weights into one block of their own, as they do on a GPU.
+    """Keep recurrent layers from moving their weights into one block of memory, as they do on a GPU.
 
-    The engine trains weights that share its optimiser's memory: those moved elsewhere would never be updated.
+    The engine trains weights that share memory with its optimiser; weights moved elsewhere would never be updated.
     """
     for layer in module.modules():
         if isinstance(layer, nn.RNNBase):

@@ -19,12 +19,12 @@ from timex import engine
 from timex.data import REAL
 from timex.data.synthetic import SYNTHETIC, check_part
 from timex.engine import Noise, Tensors
-from timex.method.losses import poly1_cross_entropy
 from timex.metrics import classification_scores
 from timex.paper import published
 from timex.progress import training_bar
+from timex.records import Dataset, Series
+from timex.reference import REFERENCES
 from timex.reference.base import ReferenceModel, initialised
-from timex.types import Dataset, Part, is_regular, to_tensors
 
 GATE = 0.02
 """How far below the paper's F1 a reference may be before it is trained again."""
@@ -78,12 +78,16 @@ PRESETS: dict[tuple[str, str], TrainConfig] = {
     ("boiler", "transformer"): TrainConfig(model=_transformer(1, 32, 0.25, True), weight_decay=0.001, epochs=500, patience=20),
     ("pam", "transformer"): TrainConfig(model=_transformer(1, 72, 0.25), epochs=100),
 }
-"""The paper's tables of predictor hyperparameters; docs/decisions.md has the reasons for the learning rates that differ."""
+"""The paper's tables of predictor hyperparameters.
+
+docs/decisions/030-seqcomb-learning-rate.md and 042 have the reasons for rates that differ.
+"""
 
 
 def preset(dataset: str, arch: str) -> TrainConfig:
     """The preset of a data set and architecture, or a general default for what the paper does not list."""
     dataset = REAL[dataset].origin.name if dataset in REAL else dataset  # however it is split
+    arch = "transformer" if arch == "transformer_residual" else arch  # the same sizes and schedule
     if (dataset, arch) in PRESETS:
         return PRESETS[dataset, arch]
     if arch == "transformer" and dataset == "seqcomb_mv_irregular":
@@ -109,6 +113,22 @@ class TrainedReference:
     passed: bool | None
     """Whether the gate was passed; None where the paper gives no F1 to compare with."""
     seed: int
+
+
+def poly1_cross_entropy(logits: Tensor, y: Tensor, epsilon: float | Tensor = 1.0) -> Tensor:
+    """Poly-1 cross-entropy, with which the paper's reference models are trained: the mean of CE + epsilon (1 - p_true).
+
+    Args:
+        logits: Logits, (B, C).
+        y: True classes, (B,) int64.
+        epsilon: Weight of the added term; 0 is cross-entropy.
+
+    Example:
+        >>> round(float(poly1_cross_entropy(torch.zeros(1, 2), torch.tensor([0]))), 4)  # log 2 + 1 - 1/2
+        1.1931
+    """
+    log_p_true = logits.log_softmax(-1).gather(-1, y.unsqueeze(-1)).squeeze(-1)  # (B,)
+    return (epsilon * (1 - log_p_true.exp()) - log_p_true).mean()
 
 
 class Classification:
@@ -142,21 +162,23 @@ def macro_f1(logits: Tensor, y: Tensor) -> Tensor:
     return (2 * hits / count.clamp(min=1)).sum() / (count > 0).sum()
 
 
-def batch_tensors(part: Part, device: torch.device | str = "cpu") -> Tensors:
-    """The tensors a model needs of a part: x and y, and times and observed only where they say something."""
-    tensors = to_tensors(part, device)
-    return {"x": tensors["x"], "y": tensors["y"]} if is_regular(part.times, part.observed) else tensors
-
-
 @torch.no_grad()
-def predict_proba(model: ReferenceModel, part: Part, device: torch.device | str = "cpu", batch: int = 512) -> np.ndarray:
+def predict_proba(model: ReferenceModel, part: Series, device: torch.device | str = "cpu", batch: int = 512) -> np.ndarray:
     """Class probabilities of every sample of a part, (N, C)."""
     model = model.to(device).eval()
     rows = []
     for start in range(0, len(part), batch):
-        b = batch_tensors(part.take(np.arange(start, min(start + batch, len(part)))), device)
+        b = part.take(slice(start, start + batch)).tensors(device)
         rows.append(model(b["x"], b.get("times"), b.get("observed")).softmax(-1).cpu())
     return torch.cat(rows).numpy()
+
+
+def shape_of(data: Dataset, arch: str) -> dict[str, Any]:
+    """The arguments of an architecture that follow from the data."""
+    _, n_steps, n_channels = data.train.shape
+    shape = {"n_channels": n_channels, "n_classes": len(data.classes), "n_steps": n_steps}
+    unit = data.train.time_unit
+    return {**shape, "time_unit": unit} if REFERENCES[arch].uses_times and unit != 1 else shape
 
 
 def train_references(
@@ -211,14 +233,13 @@ def _train(
     attempt: int,
 ) -> list[TrainedReference | None]:
     """Train once; None for those whose training diverged."""
-    shapes = [{"n_channels": d.train.x.shape[2], "n_classes": len(d.classes), "n_steps": d.train.x.shape[1]} for d, _ in chosen]
-    models = [initialised(arch, {**s, **config.model}, seed) for s, (_, seed) in zip(shapes, chosen, strict=True)]
+    models = [initialised(arch, {**shape_of(d, arch), **config.model}, seed) for d, seed in chosen]
     members = [
         engine.Member(
             params={name: p.detach() for name, p in model.named_parameters()},
             frozen={},
-            train=batch_tensors(dataset.train),
-            val=batch_tensors(dataset.val),
+            train=dataset.train.tensors(),
+            val=dataset.val.tensors(),
             lr=config.lr,
             weight_decay=config.weight_decay,
             seed=seed,
@@ -247,11 +268,13 @@ def _examine(
     """Give a model its best weights, score it on every part, and hold its check score against the paper's."""
     model.load_state_dict(run.params)
 
-    def score(part: Part) -> dict[str, float]:
-        return classification_scores(predict_proba(model, part, device), part.y)
+    def score(part: Series) -> dict[str, float]:
+        return classification_scores(predict_proba(model, part, device), part.labels)
 
     check = score(check_part(dataset.name, dataset.fold, dataset.seed) if dataset.name in SYNTHETIC else dataset.val)
-    bar = published("classification", dataset.name).get("f1")  # a transformer's, but what it says is of the task
+    bar = published("classification", dataset.name).get(
+        "f1"
+    )  # measured on a transformer; the bar is used for every architecture
     passed = None if bar is None else check["f1"] >= bar - GATE
     val, test = score(dataset.val), score(dataset.test)
     return TrainedReference(model.cpu().eval(), val, check, test, run.epoch, run.history, 1, passed, seed)

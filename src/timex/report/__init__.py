@@ -1,1 +1,1 @@
-"""What people look at: figures (`plots`). Imported where used, since drawing is optional."""
+"""Figures (`plots`) and the interactive page (`page`). Imported where used, since drawing is optional."""

@@ -1,4 +1,7 @@
-"""Explanations in words: the stretches of time that matter most, channel by channel."""
+"""Explanations in words: the stretches of time that matter most, channel by channel.
+
+Shapes: n samples, T time steps, D channels, R runs.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from timex.report.geometry import drawn_steps
-from timex.types import Explanation
+from timex.records import Explanation
+from timex.report.samples import channel_names, drawn_steps
 
 TOP = 0.9
-"""Quantile of the attribution that stands in for the mask of methods that have none."""
+"""Quantile of the attribution that takes the place of the mask for methods without one."""
 
 
 class Span(NamedTuple):
@@ -23,7 +26,7 @@ class Span(NamedTuple):
     weight: float
 
     def __str__(self) -> str:
-        """As a person would say it.
+        """The span in words.
 
         >>> print(Span("hr", 41.0, 57.0, 9.5))
         t = 41 to 57, hr
@@ -32,10 +35,29 @@ class Span(NamedTuple):
         return f"t = {when}, {self.channel}"
 
 
+class Runs(NamedTuple):
+    """Runs of true cells along the first axis: the line of cells (channel) of each, its first step, the step after its last."""
+
+    line: NDArray[np.int64]
+    first: NDArray[np.int64]
+    after: NDArray[np.int64]
+
+
+def runs(cells: NDArray[np.bool_]) -> Runs:
+    """Every run of true cells (S, D) along time, channel by channel.
+
+    >>> runs(np.array([[True, False], [True, True], [False, True]]))
+    Runs(line=array([0, 1]), first=array([0, 1]), after=array([2, 3]))
+    """
+    padded = np.pad(cells.T.astype(np.int8), ((0, 0), (1, 1)))  # (D, S + 2)
+    line, edge = np.nonzero(np.diff(padded, axis=1))
+    return Runs(line[::2], edge[::2], edge[1::2])
+
+
 def important_spans(explanation: Explanation, i: int, n: int = 3) -> list[Span]:
     """The `n` heaviest runs of cells that sample `i`'s mask keeps.
 
-    Where a method has no mask, or keeps nothing, the strongest tenth of the cells takes its place.
+    If a method has no mask, or the mask keeps nothing, the strongest tenth of the cells takes its place.
 
     Args:
         explanation: Explanations of N samples.
@@ -45,23 +67,17 @@ def important_spans(explanation: Explanation, i: int, n: int = 3) -> list[Span]:
     Returns:
         Runs by falling total |attribution|; none if all cells are alike.
     """
-    t, d = explanation.x.shape[1:]
-    times = np.arange(1.0, t + 1) if explanation.times is None else explanation.times[i].astype(np.float64)
-    seen = np.ones((t, d), dtype=bool) if explanation.observed is None else explanation.observed[i]
-    steps = drawn_steps(times, seen)
-    times, seen = times[steps], seen[steps]
+    times, observed = explanation.times[i], explanation.observed[i]
+    steps = drawn_steps(times, observed)
+    times, seen = times[steps].astype(np.float64), observed[steps]
     weight = np.where(seen, np.abs(explanation.attribution[i][steps]), 0.0)  # (S, D)
     kept = np.zeros_like(seen) if explanation.mask is None else explanation.mask[i][steps] & seen
-    if not kept.any():
-        kept = _strongest(weight, seen)
-    names = explanation.channels or tuple(f"channel {k}" for k in range(d))
-    found = []
-    for k in range(d):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], kept[:, k].astype(np.int8), [0]]))).reshape(-1, 2)
-        for first, after in edges:
-            total = float(weight[first:after, k].sum())
-            found.append(Span(names[k], float(times[first]), float(times[after - 1]), total))
-    return sorted(found, key=lambda span: -span.weight)[:n]
+    line, first, after = runs(kept if kept.any() else _strongest(weight, seen))
+    names = channel_names(explanation)
+    total = np.pad(weight.cumsum(axis=0, dtype=np.float64), ((1, 0), (0, 0)))  # (S + 1, D)
+    weights = total[after, line] - total[first, line]
+    order = np.argsort(-weights, kind="stable")[:n]
+    return [Span(names[line[r]], float(times[first[r]]), float(times[after[r] - 1]), float(weights[r])) for r in order]
 
 
 def _strongest(weight: NDArray[np.float64], seen: NDArray[np.bool_]) -> NDArray[np.bool_]:

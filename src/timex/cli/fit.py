@@ -1,0 +1,122 @@
+"""`timex fit`: fit TimeX to a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from timex.cli.adaptation import (
+    Embedding,
+    EmbeddingOutput,
+    Forward,
+    Layout,
+    OutputPart,
+    PoolAxis,
+    TargetIndex,
+    TaskName,
+    keywords,
+)
+from timex.cli.console import console
+from timex.cli.files import check_folder, keep
+from timex.cli.options import Device, Fold, MaxBytes, Out, device_of
+from timex.method.config import TimeXConfig
+
+Preset = Literal["default", "paper"]
+
+
+def fit(
+    data: Annotated[str, typer.Option(help="Training series: a file (.npz .parquet .csv .ts) or the name of a data set.")],
+    out: Out,
+    model: Annotated[str | None, typer.Option(help="package.module:factory that returns the trained model.")] = None,
+    reference: Annotated[Path | None, typer.Option(help="A folder written by `timex train`, instead of --model.")] = None,
+    embedding: Embedding = None,
+    embedding_output: EmbeddingOutput = None,
+    pool: PoolAxis = None,
+    layout: Layout = "BTD",
+    forward: Forward = None,
+    output: OutputPart = None,
+    task: TaskName = "classify",
+    target: TargetIndex = None,
+    preset: Annotated[
+        Preset, typer.Option(help="default, or paper for the paper's own settings for its data sets.")
+    ] = "default",
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, as loss.lam_e=2; repeat for more. See docs/method.md."),
+    ] = None,
+    smoothing: Annotated[
+        int | None,
+        typer.Option(
+            help="Standard deviation, in steps, of the smoothing over time; 0 for none. Short for --set smoothing=VALUE."
+        ),
+    ] = None,
+    val: Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is held out.")] = None,
+    fold: Fold = 0,
+    epochs: Annotated[int | None, typer.Option(help="Largest number of epochs; short for --set epochs=VALUE.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers; short for --set seed=VALUE.")] = None,
+    max_bytes: MaxBytes = None,
+    device: Device = None,
+) -> None:
+    """Fit TimeX to a trained model and save the explainer.
+
+    The factory may return a torch module, an estimator with predict_proba or predict, or a function. The series need no labels.
+    The best series are those that the model was trained on.
+    """
+    from timex import TimeX
+    from timex.cli.inputs import training_series, warn_of_missing
+    from timex.cli.models import REFERENCE, Source, load_model
+    from timex.io.folder import read_folder, write_folder
+    from timex.reference.base import ReferenceModel
+
+    check_folder(out)
+    how = keywords(
+        embedding_output=embedding_output,
+        pool=pool,
+        layout=None if layout == "BTD" else layout,
+        forward=forward,
+        output=output,
+        task=None if task == "classify" else task,
+        target=target,
+    )
+    module = load_model(model, reference)
+    # Read now and written later: a copy of the whole folder could contain itself.
+    copied = None if reference is None else read_folder(reference, REFERENCE)
+    given = {"smoothing": smoothing, "epochs": epochs, "seed": seed}
+    arch = module.arch if isinstance(module, ReferenceModel) else ""
+    config = settings(preset, data, arch, given, assignments or ())
+    train, validation = training_series(data, val, fold, max_bytes)
+    explainer = TimeX(module, embedding, config, device=device_of(device), **how)
+    warn_of_missing(module, train)
+    explainer.fit(train, x_val=validation)
+
+    def write(folder: Path) -> None:
+        explainer.save(folder)
+        if copied is not None:
+            write_folder(folder / REFERENCE, REFERENCE, *copied)
+        Source(model).write(folder)
+
+    written = keep(out, write)
+    fitted = explainer.fitted
+    agree = fitted.quality.agreement
+    surrogate = "" if agree is None else f"the surrogate agrees with the model on {agree:.1%} of the training samples. "
+    landmarks = f"Landmarks with at least 10 samples: {len(explainer.landmarks.filtered())}. "
+    console.print(f"{fitted.reference.n_steps} steps, smoothing {fitted.smoothing}; {surrogate}{landmarks}Written to {written}")
+
+
+def settings(preset: Preset, data: str, arch: str, given: dict[str, Any], assignments: Sequence[str] = ()) -> TimeXConfig:
+    """The preset, changed by options that were given, then by `--set`.
+
+    Args:
+        preset: "default" or "paper".
+        data: The data set; the paper has settings for each of its own.
+        arch: The architecture of the model; the settings depend on it too.
+        given: Values of options by the name of the setting; None for options that were not given.
+        assignments: Settings as name=value.
+    """
+    if preset == "paper" and Path(data).suffix:
+        raise ValueError(f"Expected one of the paper's data sets as --data with --preset paper, got the file {data}.")
+    config = TimeXConfig.paper(data, arch) if preset == "paper" else TimeXConfig()
+    return config.replaced({name: v for name, v in given.items() if v is not None}).updated(assignments)

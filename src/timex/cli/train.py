@@ -1,0 +1,60 @@
+"""`timex train`: a reference model to explain."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from timex.cli.console import console, print_if_weak
+from timex.cli.files import check_folder, keep
+from timex.cli.options import Device, Epochs, Fold, Out, Seed, device_of
+
+
+def train(
+    dataset: Annotated[str, typer.Argument(help="Name of a data set: see `timex data list`.")],
+    out: Out,
+    arch: Annotated[str, typer.Option(help="transformer, transformer_residual, cnn or lstm.")] = "transformer",
+    fold: Fold = 0,
+    seed: Seed = 0,
+    epochs: Epochs = None,
+    device: Device = None,
+) -> None:
+    """Train a reference model with the paper's preset, keep the epoch with the best validation F1, and save it."""
+    from timex.data import load_dataset
+    from timex.paper import published
+    from timex.reference import REFERENCES, save_reference
+    from timex.reference.train import preset, train_references
+    from timex.registry import find
+
+    find(REFERENCES, arch, "architecture")
+    check_folder(out)
+    data = load_dataset(dataset, fold=fold)
+    config = replace(preset(dataset, arch), seed=seed)
+    config = config if epochs is None else replace(config, epochs=epochs)
+    started = time.perf_counter()
+    trained = train_references([data], arch, config, device=device_of(device))[0]
+    scores = {"val": trained.val, "check": trained.check, "test": trained.test}
+    facts = {
+        "dataset": dataset,
+        "fold": fold,
+        "seed": trained.seed,
+        "epoch": trained.epoch,
+        "attempts": trained.attempts,
+        "passed": trained.passed,
+        "scores": scores,
+        "channels": data.channels,
+        "classes": data.classes,
+    }
+    written = keep(out, lambda folder: save_reference(trained.model, folder, **facts))
+    paper = published("classification", dataset) if arch == "transformer" else {}
+    table = Table("", "F1", "AUPRC", "AUROC", title=f"{arch} on {dataset}, fold {fold}")
+    for name, row in {**scores, "paper, test": paper}.items():
+        table.add_row(name, *(f"{row[k]:.4f}" if k in row else "-" for k in ("f1", "auprc", "auroc")))
+    console.print(table)
+    print_if_weak(trained.passed, trained.attempts)
+    seconds = time.perf_counter() - started
+    console.print(f"epoch {trained.epoch}, {trained.attempts} attempt(s), {seconds:.0f} s. Written to {written}")

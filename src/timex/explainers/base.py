@@ -1,0 +1,396 @@
+"""The contract of every explainer: `fit` and `explain` are final, subclasses write `_fit` and `_explain` beneath them.
+
+Shapes: N samples, T time steps, D channels, C classes; inside a chunk B samples, R altered copies of each.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, Unpack, final
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from timex.checks import check_labels
+from timex.engine import Noise, Tensors, mix
+from timex.explainers.splitting import labelled, split
+from timex.explainers.target import RUNNER_UP, runner_up, target_indices
+from timex.records import Explanation, Series, as_series, to_tensor
+from timex.reference.adapt import adapt, tried
+from timex.reference.adaptation import Adaptation, How
+from timex.reference.base import ReferenceModel
+from timex.reference.probes import require_gradient
+
+if TYPE_CHECKING:
+    from timex.trust.check import Check
+
+CHUNK_CELLS = 2**23
+"""Activations of one layer (rows x T x max(T, 64)) in one pass through the model on a CPU: about 32 MB."""
+CHUNK_CELLS_MAX = 2**28
+"""The same on a GPU with enough free memory."""
+MAX_VAL = 512
+"""Validation samples that baselines use at most."""
+
+
+class Batch(NamedTuple):
+    """Samples on the device, as `_explain` gets them.
+
+    Attributes:
+        x: Series, (B, T, D).
+        target: The class to explain, (B,).
+        times: Times of the steps, (B, T), or None for 1..T.
+        observed: Measured cells, (B, T, D), or None for all.
+        place: The index of each sample in the data, (B,), for random numbers that do not depend on chunks.
+        logits: The model's logits, (B, C).
+    """
+
+    x: Tensor
+    target: Tensor
+    times: Tensor | None
+    observed: Tensor | None
+    place: Tensor
+    logits: Tensor
+
+
+class FittedRecord(Protocol):
+    """What a fit learned: any frozen record that knows the (T, D) of the series."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(T, D)."""
+
+
+F = TypeVar("F", bound=FittedRecord)
+
+
+class Explainer(ABC, Generic[F]):
+    """Explains the predictions of a frozen model.
+
+    Subclasses write `_explain`, and `_fit` if they learn from data first. Class attributes state what they can do.
+
+    Args:
+        model: A reference model, a torch module, or a black box (see `timex.adapt`). It is copied and never changed.
+        config: Settings of the method; its defaults when None.
+        device: Where to run; by default the GPU if there is one.
+        how: How to call and read the model, the keywords of `timex.adapt`: layout, forward, output, task, ...
+
+    Attributes:
+        name: The key in `registry.EXPLAINERS`.
+        config_class: The class of `config`; NoneType for a method without settings.
+        needs_fit: Whether `explain` needs a `fit` before it.
+        signed: Whether a negative attribution means "speaks against the class".
+        needs_gradients: Whether the method differentiates through the model.
+        needs_embedding: Whether the method needs the model's embedding z.
+        numbers: How many numbers of a regression or forecast the method explains together: "all", "one", or "none".
+        takes_target: Whether a class other than the predicted one can be explained.
+        accepts_missing: Whether series with unobserved cells and irregular times are accepted.
+        fitted_: What `fit` learned, a frozen record; None before.
+    """
+
+    name: ClassVar[str]
+    config_class: ClassVar[type] = type(None)
+    needs_fit: ClassVar[bool] = False
+    signed: ClassVar[bool] = False
+    needs_gradients: ClassVar[bool] = False
+    needs_embedding: ClassVar[bool] = False
+    numbers: ClassVar[Literal["all", "one", "none"]] = "one"
+    takes_target: ClassVar[bool] = True
+    accepts_missing: ClassVar[bool] = True
+    config: Any
+    fitted_: F | None = None
+    _tried: tuple[int, ...] | None = None
+
+    def __init__(self, model: Any, config: Any = None, *, device: torch.device | str | None = None, **how: Unpack[How]) -> None:
+        self._given: dict[str, Any] = {"model": model, "config": config, "device": device, **how}
+        self.how = Adaptation.of(how)
+        self.config = self.config_class() if config is None else config
+        if not isinstance(self.config, self.config_class):
+            wanted = "no config" if self.config_class is type(None) else f"a {self.config_class.__name__}"
+            raise ValueError(f"Expected {wanted} for {type(self).__name__}, got {type(config).__name__}.")
+        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.model = self._own_model(model)
+        if self.numbers == "none" and (self.how.numbers or getattr(self.model, "numbers", False)):
+            raise ValueError(f"{type(self).__name__} explains classes, not numbers: use timex, gradients, ig or occlusion.")
+
+    # ------------------------------------------------------------------------------------------------------------- fit
+
+    @final
+    def fit(
+        self,
+        x: ArrayLike | Tensor | Series,
+        y: ArrayLike | Tensor | None = None,
+        x_val: ArrayLike | Tensor | Series | None = None,
+        times: ArrayLike | Tensor | None = None,
+        observed: ArrayLike | Tensor | None = None,
+        *,
+        times_val: ArrayLike | Tensor | None = None,
+        observed_val: ArrayLike | Tensor | None = None,
+        progress: bool = True,
+    ) -> Self:
+        """Learn what the method needs before it can explain. A method that needs no fit does nothing.
+
+        Args:
+            x: Training series, (N, T, D), or a `Series`: best those the model was trained on.
+            y: Labels, (N,), for methods that can use them; the model's own predictions serve otherwise.
+            x_val: Series to select by; without it a tenth of x is held out.
+            times: Times of the steps of x, (N, T), for irregular sampling, in any unit.
+            observed: Measured cells of x, (N, T, D) or (N, T); the rest may hold any value.
+            times_val: As times, for x_val.
+            observed_val: As observed, for x_val.
+            progress: Show a progress bar.
+
+        Returns:
+            self
+        """
+        if self.needs_fit:
+            train = labelled(self._accepted(as_series(x, times, observed)), y)
+            val = None if x_val is None else self._accepted(as_series(x_val, times_val, observed_val))
+            self._try_model(train, scale_numbers=True)
+            self.fitted_ = self._fit(train, val, progress)
+        return self
+
+    def _fit(self, train: Series, val: Series | None, progress: bool) -> F:
+        """Learn from series; the frozen record that is returned becomes `fitted_`. `split` holds out data if val is None."""
+        raise NotImplementedError(f"{type(self).__name__} needs a fit and must define _fit")
+
+    # --------------------------------------------------------------------------------------------------------- explain
+
+    @final
+    def explain(
+        self,
+        x: ArrayLike | Tensor | Series,
+        target: ArrayLike | Tensor | str | None = None,
+        times: ArrayLike | Tensor | None = None,
+        observed: ArrayLike | Tensor | None = None,
+        *,
+        chunk: int | None = None,
+    ) -> Explanation:
+        """Explain the predicted class, or `target`, of every sample; the same samples give the same scores.
+
+        Args:
+            x: Series, (N, T, D), or a `Series`; (T, D) counts as one sample.
+            target: A class for all samples or one per sample, by index or name, or "runner-up" for each sample's second most
+                probable class; by default the predicted class.
+            times: Times of the steps, (N, T).
+            observed: Measured cells, (N, T, D) or (N, T).
+            chunk: Samples on the device at once; by default as many as fit comfortably. It does not change the scores.
+        """
+        series = self._accepted(as_series(x, times, observed))
+        if target is not None and not self.takes_target:
+            raise ValueError(
+                f"{type(self).__name__} explains the class the model predicts and takes no target: leave target= out, or use a "
+                "method that takes one, such as ig or gradients."
+            )
+        self._check_ready(series)
+        self._try_model(series)
+        if chunk is not None and chunk < 1:
+            raise ValueError(f"Expected chunk of at least 1 sample, got {chunk}.")
+        parts: list[dict[str, Tensor]] = []
+        start = 0
+        for part in series.chunks(chunk or self._chunk(series.shape)):
+            parts.append(self._explain_chunk(part, target, start, len(series)))
+            start += len(part)
+        self._finish_explain()
+        joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
+        return Explanation(series=self._described(series), signed=self.signed, method=self.name, **joined)
+
+    def _explain_chunk(self, part: Series, target: Any, start: int, n: int) -> dict[str, Tensor]:
+        """The fields of an `Explanation` for some samples, moved off the device."""
+        tensors = part.tensors(self.device)
+        x, times, observed = tensors["x"], tensors.get("times"), tensors.get("observed")
+        with torch.no_grad():
+            logits = self.answers(x, times, observed)
+        wanted = self._wanted(logits, target, start, n, part.classes)
+        place = torch.arange(start, start + len(part), device=self.device)
+        found = self._explain(Batch(x, wanted, times, observed, place, logits))
+        if observed is not None:
+            found["attribution"] = torch.where(observed, found["attribution"], 0.0)
+        if self._reference.numbers:
+            of_numbers = {"prediction": torch.zeros_like(wanted), "probability": torch.ones(len(part), 1)}
+            found = {**of_numbers, "numbers": self._reference.in_own_units(logits).float(), **found}
+        else:
+            found = {"prediction": wanted, "probability": logits.softmax(-1).float(), **found}
+        return {name: value.detach().cpu() for name, value in found.items()}
+
+    def _wanted(self, logits: Tensor, target: Any, start: int, n: int, classes: tuple[str, ...]) -> Tensor:
+        """The class to explain for every sample of a chunk that starts at `start` of n, (B,)."""
+        b = len(logits)
+        if self._reference.numbers:
+            if target is not None:
+                raise ValueError(f"Expected target= in {type(self).__name__}(model, target=...), where numbers are chosen.")
+            if self.numbers == "one" and logits.shape[1] > 1:
+                raise ValueError(
+                    f"{type(self).__name__} explains one number at a time and the model gives {logits.shape[1]}: choose one "
+                    f"with {type(self).__name__}(model, target=INDEX), or use timex or gradients, which explain all together."
+                )
+            return torch.zeros(b, dtype=torch.int64, device=logits.device)
+        if target is None:
+            return logits.argmax(-1)
+        if isinstance(target, str) and target == RUNNER_UP:
+            return runner_up(logits)
+        every = check_labels(target_indices(target, n, classes), n, logits.shape[1])
+        return torch.as_tensor(every[start : start + b], device=self.device)
+
+    def _finish_explain(self) -> None:
+        """Called after the last chunk of an `explain`."""
+
+    @abstractmethod
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        """Fields of an `Explanation` for one chunk: at least "attribution", (B, T, D) float."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What the explainer was made with, as scikit-learn asks for it."""
+        return dict(self._given)
+
+    def set_params(self, **params: Any) -> Self:
+        """Make the explainer anew with other arguments; what was fitted is forgotten."""
+        self.__init__(**{**self._given, **params})  # type: ignore[misc]
+        self.fitted_, self._tried = None, None
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted explainer of the same model, which is not copied here."""
+        return type(self)(**self._given)
+
+    def attribute(self, inputs: Any, target: Any = None) -> Any:
+        """Captum's calling convention: attributions of the shape, type and device of `inputs`, a tensor or a tuple of one."""
+        if isinstance(inputs, tuple):
+            if len(inputs) != 1:
+                raise ValueError(f"Expected one tensor of series, got {len(inputs)}: give other inputs with forward=.")
+            return (self.attribute(inputs[0], target),)
+        attribution = self.explain(inputs, target if self.takes_target else None).attribution
+        return torch.as_tensor(attribution, device=inputs.device, dtype=inputs.dtype).reshape(inputs.shape)
+
+    def check(self, x: ArrayLike | Tensor | Series, train: Series | None = None, **options: Any) -> Check:
+        """Whether to trust explanations of these series, by the model's own answers: `timex.trust.check`."""
+        from timex.trust import check  # against the order of the tree: a shortcut for users
+
+        return check(self, x, train, **options)
+
+    # ----------------------------------------------------------------------------------------------- for subclasses to use
+
+    @property
+    def fitted(self) -> F:
+        """What `fit` learned, or a `RuntimeError` before it."""
+        if self.fitted_ is None:
+            raise RuntimeError(f"This {type(self).__name__} has not been fitted: call fit(x) with training series first.")
+        return self.fitted_
+
+    def logits(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
+        """The logits of the model that is run, (B, C); foreign modules see times and missing cells if their forward does."""
+        return self.model(x, times, observed)
+
+    def answers(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
+        """The logits of the model that is explained, (B, C): those of `logits`, unless a student stands for it."""
+        return self._reference.answers(x, times, observed)
+
+    @property
+    def _reference(self) -> ReferenceModel:
+        """The model as it is explained."""
+        return self.model
+
+    def logits_of_copies(self, copies: Tensor, batch: Batch) -> Tensor:
+        """Logits (B, R, C) of R altered copies of every sample of a batch, (B, R, T, D)."""
+        b, r = copies.shape[:2]
+        times, observed = (None if v is None else v.repeat_interleave(r, 0) for v in (batch.times, batch.observed))
+        return self.logits(copies.flatten(0, 1), times, observed).unflatten(0, (b, r))
+
+    def batches(self, data: Tensors, copies: int = 1) -> Iterator[Batch]:
+        """Tensors of series in chunks on the device, small enough for `copies` of each sample; targets are predictions."""
+        size = max(1, self._rows(data["x"].shape) // copies)
+        for start in range(0, len(data["x"]), size):
+            part = {name: v[start : start + size].to(self.device) for name, v in data.items()}
+            x, times, observed = part["x"], part.get("times"), part.get("observed")
+            with torch.no_grad():
+                logits = self.logits(x, times, observed)
+            place = torch.arange(start, start + len(x), device=self.device)
+            yield Batch(x, logits.argmax(-1), times, observed, place, logits)
+
+    def training_tensors(self, train: Series, val: Series | None) -> tuple[Tensors, Tensors]:
+        """Tensors to fit on and to validate on; y are the labels, or the model's predictions where there are none."""
+        kept, held, _ = split(train, val, self.config.seed, MAX_VAL)
+        irregular = not (kept.regular and held.regular)
+        tensors = []
+        for series in (kept, held):
+            data = series.tensors()
+            if irregular:
+                data |= {"times": to_tensor(series.times), "observed": to_tensor(series.observed)}
+            n_classes = (logits := self.predictions(data)).shape[1]
+            y = logits.argmax(-1) if series.y is None else torch.from_numpy(check_labels(series.y, len(series), n_classes))
+            tensors.append({**data, "y": y})
+        return tensors[0], tensors[1]
+
+    def predictions(self, data: Tensors) -> Tensor:
+        """The model's logits of every series, (N, C), on the CPU."""
+        return torch.cat([batch.logits.cpu() for batch in self.batches(data)])
+
+    def _own_model(self, model: Any) -> Any:
+        """The copy of the model that the explainer works with."""
+        adapted = adapt(model, **self.how.given).to(self.device)
+        if self.needs_gradients and not adapted.gradients:
+            raise ValueError(
+                f"{type(self).__name__} needs gradients, and {type(model).__name__} is explained as a black box, which has "
+                "none: use occlusion, shapley_sampling, or TimeX, which fits a student to its answers."
+            )
+        return adapted
+
+    def _try_model(self, series: Series, scale_numbers: bool = False) -> None:
+        """Run the model on a few series the first time, or of another shape: this finds what is wrong before any work."""
+        if self._tried == series.shape[1:]:
+            return
+        self.model = tried(self.model, series, scale_numbers)
+        if self.needs_gradients:
+            few = series.take(slice(0, 8)).tensors(self.device)
+            require_gradient(self.model, few["x"], few.get("times"), few.get("observed"), type(self).__name__)
+        self._tried = series.shape[1:]
+
+    def _described(self, series: Series) -> Series:
+        """The explained series as the explanation keeps them: in the user's own units, with names."""
+        return series.in_own_units()
+
+    def _accepted(self, series: Series) -> Series:
+        """The series, or a `ValueError` if they have missing cells or irregular times and the method takes none."""
+        if not (self.accepts_missing or series.regular):
+            raise ValueError(
+                f"{type(self).__name__} takes complete series at times 1..T: fill missing cells, resample, leave out times=."
+            )
+        return series
+
+    def _check_ready(self, series: Series) -> None:
+        """Refuse to explain before a fit, and series of another shape than those of the fit."""
+        if not self.needs_fit:
+            return
+        t, d = self.fitted.shape
+        if series.shape[1:] != (t, d):
+            raise ValueError(f"Expected x of shape (N, {t}, {d}) as in fit, got {series.shape}.")
+
+    def _chunk(self, shape: tuple[int, ...]) -> int:
+        """How many samples (N, T, D) to explain at once."""
+        return max(1, self._rows(shape) // self._copies(shape))
+
+    def _rows(self, shape: tuple[int, ...]) -> int:
+        """How many series of shape (..., T, D) may pass through the model at once."""
+        t, d = shape[-2:]
+        cells = CHUNK_CELLS
+        if self.device.type == "cuda":  # a pass with gradients keeps some dozens of such activations
+            free, _ = torch.cuda.mem_get_info(self.device)
+            free += torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+            cells = min(CHUNK_CELLS_MAX, max(cells, free // (4 * 64)))
+        return max(1, min(2**16, cells // (t * max(t, d, 64))))
+
+    def _copies(self, shape: tuple[int, ...]) -> int:
+        """How many altered copies of one sample (..., T, D) pass through the model together."""
+        return 1
+
+
+def uniform_per_sample(seed: int, place: Tensor, *shape: int) -> Tensor:
+    """Uniform noise (B, *shape) on (0, 1) that depends on the seed and each sample's place in the data, not on chunks.
+
+    >>> both, second = (uniform_per_sample(7, torch.tensor(i), 3) for i in ([0, 1], [1]))
+    >>> torch.equal(both[1:], second)
+    True
+    """
+    keys = mix(mix(torch.tensor(seed, device=place.device)) + place)
+    return torch.vmap(lambda key: Noise(key).uniform(*shape))(keys)

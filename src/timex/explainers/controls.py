@@ -1,0 +1,61 @@
+"""Controls that ignore the model: their scores show how much of a metric the data alone explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from timex.explainers.base import Batch, Explainer, uniform_per_sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomConfig:
+    """Settings of `Random`."""
+
+    seed: int = 0
+    """Seed of the scores; they depend on it and on the position of the sample in x only."""
+
+
+class Random(Explainer):
+    """Uniform scores, the floor of every table. The model gives predictions only."""
+
+    name = "random"
+    numbers = "all"
+    config_class = RandomConfig
+    config: RandomConfig
+
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        return {"attribution": uniform_per_sample(self.config.seed, batch.place, *batch.x.shape[1:])}
+
+
+class Amplitude(Explainer):
+    """|x - median of the channel|, which ignores the model.
+
+    On data whose deciding values are the largest, it beats every explainer.
+    """
+
+    name = "amplitude"
+    numbers = "all"
+
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        seen = torch.ones_like(batch.x, dtype=torch.bool) if batch.observed is None else batch.observed
+        median = torch.where(seen, batch.x, torch.nan).nanmedian(dim=1, keepdim=True).values  # (B, 1, D)
+        return {"attribution": (batch.x - median.nan_to_num()).abs()}
+
+
+class Centre(Explainer):
+    """How near a step is to the middle of the window, for windows that were cut around an event.
+
+    The score is the number of steps to the nearer end: 0 at the ends, as for missing cells.
+    """
+
+    name = "centre"
+    numbers = "all"
+
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        t = batch.x.shape[1]
+        middle = (t - 1) / 2
+        near = middle - (torch.arange(t, device=batch.x.device) - middle).abs()  # (T,)
+        return {"attribution": near[:, None].expand_as(batch.x)}

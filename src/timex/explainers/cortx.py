@@ -1,0 +1,269 @@
+"""CoRTX (Chuang et al., 2023): an encoder trained by contrast, a head fitted to Shapley values of a few samples.
+
+Shapes: B samples, T time steps, D channels, C classes, H the width of the encoder, M masked copies.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from timex import engine
+from timex.engine import Noise, Tensors
+from timex.explainers.base import Batch, Explainer
+from timex.explainers.shapley import random_ranks, shapley_values
+from timex.nn.layers import TransformerEncoder, mean_over_time, mlp_head, observed_steps
+from timex.progress import training_bar
+from timex.records import Series
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoRTXConfig:
+    """Settings of `CoRTX`; ours except where the comment names the paper."""
+
+    label_share: float = 0.1
+    """Share of the training samples whose Shapley values are computed; the authors use .05 to .25."""
+    permutations: int = 10
+    """Permutations per labelled sample."""
+    copies: int = 8
+    """Masked copies of which the one whose prediction stays closest is the positive."""
+    temperature: float = 0.1
+    """Of the contrastive loss."""
+    layers: int = 2
+    """Layers of the encoder, a transformer like the reference models."""
+    hidden: int = 64
+    """Width of its feed-forward part."""
+    pretrain_epochs: int = 10
+    """Epochs of contrastive training."""
+    epochs: int = 150
+    """Ceiling on the epochs of fitting to Shapley values; the best on validation labels is kept."""
+    lr: float = 1e-3
+    """Learning rate of both."""
+    batch_size: int = 64
+    """Samples in a step of both."""
+    seed: int = 0
+    """Seed of everything random."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.label_share <= 1:
+            raise ValueError(f"Expected label_share in (0, 1], got {self.label_share}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoRTXReport:
+    """How the two trainings went."""
+
+    labels: int
+    """Samples with Shapley values, those for validation included."""
+    contrast_first: float
+    """Contrastive loss in the first epoch; log B for an encoder that gives every series the same vector."""
+    contrast_last: float
+    """The same in the last."""
+    explained: float
+    """Share of the variance of the validation Shapley values that the head predicts: at 0 it is no better than their mean."""
+
+
+class Network(nn.Module):
+    """An encoder over steps and a head that gives every cell a value for every class.
+
+    The authors' head sees one vector per sample. A series is explained step by step here: the contrastive loss compares means
+    over time, the head reads each step's own vector.
+
+    Args:
+        n_channels: D.
+        n_classes: C.
+        n_steps: T.
+        config: Size of the encoder.
+    """
+
+    def __init__(self, n_channels: int, n_classes: int, n_steps: int, config: CoRTXConfig) -> None:
+        super().__init__()
+        self.n_classes = n_classes
+        self.encoder = TransformerEncoder(n_channels, n_steps, config.layers, config.hidden, rate=0.0)
+        self.head = mlp_head(self.encoder.width, n_channels * n_classes)
+
+    def embed(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
+        """One unit vector per sample, (B, H)."""
+        steps = observed_steps(observed)
+        return F.normalize(mean_over_time(self.encoder(x, times, steps), steps), dim=-1)
+
+    def forward(self, x: Tensor, times: Tensor | None, observed: Tensor | None, embed: bool = False) -> Tensor:
+        """Values of every cell and class, (B, T, D, C); or, for the contrastive loss, `embed`."""
+        if embed:
+            return self.embed(x, times, observed)
+        h = self.encoder(x, times, observed_steps(observed))
+        return self.head(h).unflatten(-1, (-1, self.n_classes))
+
+
+class Contrast:
+    """The engine's program of the first training: a sample is closer to its positive than to all others (InfoNCE)."""
+
+    stackable = False  # it runs the explained model, which vmap may not be able to stack
+
+    def __init__(self, module: Network, positives: Callable[[Tensors, Noise], Tensor], temperature: float) -> None:
+        self.module, self.positives, self.temperature = module, positives, temperature
+
+    def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
+        """InfoNCE of a batch: each sample's positive against the other samples."""
+        extra = (batch.get("times"), batch.get("observed"))
+        h, positive = (
+            functional_call(self.module, params, (x, *extra), {"embed": True})
+            for x in (batch["x"], self.positives(batch, noise))
+        )
+        return {"loss": info_nce(h, positive, self.temperature)}
+
+    def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
+        """The same on validation data."""
+        return {"criterion": self.loss(params, frozen, val, hyper, noise)["loss"]}
+
+
+class Regression:
+    """The engine's program of the second training: mean squared error to Shapley values."""
+
+    stackable = False
+
+    def __init__(self, module: Network) -> None:
+        self.module = module
+
+    def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
+        """Error over the cells that exist."""
+        out = functional_call(self.module, params, (batch["x"], batch.get("times"), batch.get("observed")))
+        error = ((out - batch["values"]) ** 2).mean(-1)  # (B, T, D)
+        if "observed" not in batch:
+            return {"loss": error.mean()}
+        return {"loss": (error * batch["observed"]).sum() / batch["observed"].sum().clamp(min=1)}
+
+    def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
+        """The same on validation labels."""
+        return {"criterion": self.loss(params, frozen, val, hyper, noise)["loss"]}
+
+
+def info_nce(h: Tensor, positive: Tensor, temperature: float) -> Tensor:
+    """-log of the positive's share among the positive and the other samples, for unit vectors (B, H)."""
+    near = (h * positive).sum(-1, keepdim=True)  # (B, 1)
+    others = (h @ h.T).masked_fill(torch.eye(len(h), dtype=torch.bool, device=h.device), -torch.inf)
+    return -(torch.cat([near, others], 1) / temperature).log_softmax(1)[:, 0].mean()
+
+
+class Taught(NamedTuple):
+    """The fitted network, the scale of its outputs, how the trainings went, and (T, D) of the series."""
+
+    network: Network
+    scale: Tensor
+    report: CoRTXReport
+    shape: tuple[int, ...]
+
+
+class CoRTX(Explainer[Taught]):
+    """One pass through a small network that was taught Shapley values.
+
+    First the encoder learns by contrast: of `copies` randomly masked copies of a series (masked cells become zero), the one
+    that changes the model's prediction least is its positive, the other series of the batch are negatives. Then encoder and
+    head are fitted by mean squared error to Shapley values of a small share of the training series: those of the class
+    probabilities against the zero series, by sampled permutations.
+
+    Scores are signed. Assumes that zero is a neutral value in the data, and that explanations of new series resemble those of
+    the few labelled ones: `fitted.report.explained` measures how well.
+    """
+
+    name = "cortx"
+    numbers = "none"
+    signed = True
+    config_class = CoRTXConfig
+    config: CoRTXConfig
+    needs_fit = True
+
+    def _fit(self, series: Series, held_out: Series | None, progress: bool) -> Taught:
+        c = self.config
+        train, val = self.training_tensors(series, held_out)
+        t, d = train["x"].shape[1:]
+        n_classes = self.predictions({name: v[:1] for name, v in train.items()}).shape[1]
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(c.seed)
+            network = Network(d, n_classes, t, c).to(self.device)
+        schedule = engine.Schedule(epochs=c.pretrain_epochs, batch_size=c.batch_size, decay=True)
+        contrast = Contrast(network, self._positives, c.temperature)
+        run = self._train("CoRTX encoder", network, contrast, train, val, schedule, progress)
+        labelled = self._labels(train, max(2, round(c.label_share * len(train["x"]))))
+        held = self._labels(val, max(2, len(labelled["x"]) // 5))
+        schedule = engine.Schedule(epochs=c.epochs, batch_size=c.batch_size, decay=True, patience=max(20, c.epochs // 4))
+        # values at deviation 1, so that one learning rate suits every model
+        scale = labelled["values"].std().clamp(min=1e-12)
+        for part in (labelled, held):
+            part["values"] = part["values"] / scale
+        fitted = self._train("CoRTX head", network, Regression(network), labelled, held, schedule, progress)
+        network.requires_grad_(False).eval()
+        report = CoRTXReport(
+            labels=len(labelled["x"]) + len(held["x"]),
+            contrast_first=run.history[0]["loss"],
+            contrast_last=run.history[-1]["loss"],
+            explained=1 - fitted.criterion / float(held["values"].var(unbiased=False).clamp(min=1e-12)),
+        )
+        if report.explained < 0.1:
+            log.warning(
+                "CoRTX: the head predicts %.0f %% of the variance of the Shapley values of validation samples: more labels "
+                "(label_share) or permutations are needed before its scores mean anything",
+                100 * report.explained,
+            )
+        return Taught(network, scale.to(self.device), report, series.shape[1:])
+
+    def _train(
+        self,
+        label: str,
+        network: Network,
+        program: engine.Program,
+        train: Tensors,
+        val: Tensors,
+        schedule: engine.Schedule,
+        progress: bool,
+    ) -> engine.Trained:
+        """Train the network's weights with a program, and load the best."""
+        params = {name: p.detach() for name, p in network.named_parameters()}
+        member = engine.Member(params=params, frozen={}, train=train, val=val, lr=self.config.lr, seed=self.config.seed)
+        with training_bar(label, progress) as on_epoch:
+            run = engine.train(program, [member], schedule, device=self.device, on_epoch=on_epoch)[0]
+        network.load_state_dict(run.selected())
+        return run
+
+    @torch.no_grad()
+    def _positives(self, batch: Tensors, noise: Noise) -> Tensor:
+        """Of the masked copies of every series the one whose prediction stays closest, (B, T, D)."""
+        x, m = batch["x"], self.config.copies
+        b, t, d = x.shape
+        share = noise.uniform(b, m, 1, 1)  # copies from nearly empty to nearly whole
+        copies = x[:, None] * (noise.uniform(b, m, t, d) < share)
+        place = torch.arange(b, device=x.device)
+        extra = (batch.get("times"), batch.get("observed"))
+        logits = self.logits(x, *extra)
+        of_copies = self.logits_of_copies(copies, Batch(x, logits.argmax(-1), *extra, place, logits))  # (B, M, C)
+        change = of_copies.softmax(-1) - logits.softmax(-1)[:, None]
+        best = change.abs().sum(-1).argmin(1)  # (B,)
+        return copies[place, best]
+
+    def _labels(self, data: Tensors, n: int) -> Tensors:
+        """Shapley values of `n` random samples, beside their series."""
+        c = self.config
+        order = torch.randperm(len(data["x"]), generator=torch.Generator().manual_seed(c.seed))[:n].sort().values
+        chosen = {name: v[order] for name, v in data.items()}
+        values = [self._shapley(batch).cpu() for batch in self.batches(chosen, copies=16 * c.permutations)]
+        return {**chosen, "values": torch.cat(values)}
+
+    def _shapley(self, batch: Batch) -> Tensor:
+        """Shapley values of the class probabilities, (B, T, D, C)."""
+        rank = random_ranks(self.config.seed, batch.place, self.config.permutations, batch.x[0].numel())
+        value = lambda copies: self.logits_of_copies(copies, batch).softmax(-1)  # noqa: E731
+        return shapley_values(value, batch.x, rank, self._rows(batch.x.shape))
+
+    @torch.no_grad()
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        values = self.fitted.network(batch.x, batch.times, batch.observed) * self.fitted.scale  # (B, T, D, C)
+        return {"attribution": values.gather(3, batch.target[:, None, None, None].expand(*batch.x.shape, 1))[..., 0]}

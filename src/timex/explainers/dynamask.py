@@ -1,0 +1,299 @@
+"""Dynamask (Crabbé & van der Schaar, 2021): a mask per sample, optimised so that what it keeps preserves the prediction.
+
+Shapes: B samples, T time steps, D channels, C classes, O offsets of the blur; F = T * D cells.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from timex.engine import Tensors
+from timex.explainers.base import Batch, Explainer
+from timex.records import Series
+
+log = logging.getLogger(__name__)
+
+START = 0.5
+"""Where every cell of the mask starts."""
+MOVED = 0.01
+"""A mask has not moved if the prediction's own gradient could not have carried any of its cells this far."""
+TUNE_SAMPLES = 64
+"""Validation samples used at most to choose the keep ratio."""
+TUNE_SHARES = (0.02, 0.05, 0.1, 0.2)
+"""Shares of the cells kept when masks of different keep ratios are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamaskConfig:
+    """Settings of `Dynamask`; those of the TimeX paper's runs unless the comment states another source."""
+
+    keep_ratio: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2)
+    """Shares of cells to keep, among which `fit` chooses on validation data; the TimeX paper ran .01 alone."""
+    steps: int = 50
+    """Steps of gradient descent."""
+    lr: float = 0.1
+    """Learning rate."""
+    momentum: float = 0.9
+    """Momentum."""
+    size_weight: float = 0.001
+    """Weight of the size regulator at the start."""
+    size_growth: tuple[float, ...] = (1e3, 1e5)
+    """How many times heavier the regulator is at the end, among which `fit` chooses; it grows exponentially. The TimeX paper
+    ran 1e5 alone, which leaves few values but 0 and 1."""
+    time_weight: float = 0.0
+    """Weight of the mask's variation along time, for smooth masks; off."""
+    sigma_max: tuple[float, ...] = (2.0, 10.0)
+    """Widths, in steps, of the Gaussian blur of a cell that is not kept at all, among which `fit` chooses. The TimeX paper
+    ran 2 alone, which leaves ramps and shifted means as they are."""
+    seed: int = 0
+    """Seed of the split where no validation data is given; the optimisation itself is not random."""
+
+    def __post_init__(self) -> None:
+        if not self.keep_ratio or not all(0 < ratio <= 1 for ratio in self.keep_ratio):
+            raise ValueError(f"Expected keep_ratio as shares in (0, 1], got {self.keep_ratio}.")
+        for name in ("size_growth", "sigma_max"):
+            values = getattr(self, name)
+            if not values or not all(value > 0 for value in values):
+                raise ValueError(f"Expected {name} as positive numbers, got {values}.")
+
+
+class Choice(NamedTuple):
+    """The settings that are chosen on validation data; one of each in the config."""
+
+    keep_ratio: float
+    size_growth: float
+    sigma_max: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamaskReport:
+    """How the optimisation of the masks of one `explain` went, as means over its samples."""
+
+    chosen: Choice
+    """The settings it ran with."""
+    still: float
+    """Share of samples whose mask the prediction never moved, because its gradient vanished. Only the size regulator moved
+    these masks, and it keeps the first of equal cells: they explain nothing."""
+    error_first: float
+    """Cross-entropy to the explained class with the mask at its start."""
+    error_last: float
+    """The same with the final mask."""
+    size_last: float
+    """Final size regulator: 0 when exactly the configured share is kept."""
+    loss_last: float
+    """Final error plus regulator, at its final weight."""
+    preserved: float
+    """Share of samples for which the model, seeing the masked series, predicts the explained class."""
+
+
+class Tuned(NamedTuple):
+    """The settings chosen on validation data, and (T, D) of the series."""
+
+    choice: Choice
+    shape: tuple[int, ...]
+
+
+class Dynamask(Explainer[Tuned]):
+    """Masks that keep few cells and blur the others, without changing the prediction (the preservation game).
+
+    For every sample a mask in [0, 1] minimises the cross-entropy to the explained class of the series whose cells are blurred
+    over time by Gaussians of width sigma_max * (1 - mask), plus a size regulator: the squared distance of the sorted mask from
+    the step that keeps exactly `keep_ratio` of the cells. The regulator's weight grows over the run. All samples of a chunk are
+    optimised together; their losses are summed, so no sample's gradient sees another.
+
+    Its authors try several sizes and take the smallest mask that still does its work. Here `fit` optimises masks on
+    validation samples and takes the blur, then the growth, then the keep ratio whose highest cells, at equal numbers, best
+    preserve the prediction when all other cells become the mean of their channel. With one of each nothing is fitted, and
+    `explain` may come first.
+
+    Assumes that blurring removes what matters: a narrow blur does it to spikes, not to a shifted mean or a long ramp. Where it
+    does not, a confident model gives no gradient and the mask never moves: `report.still` counts these samples, and a
+    warning is logged.
+    """
+
+    name = "dynamask"
+    numbers = "none"
+    config_class = DynamaskConfig
+    config: DynamaskConfig
+    needs_fit = True
+    needs_gradients = True
+    report: DynamaskReport | None = None
+    """Of the latest `explain`."""
+
+    @property
+    def chosen(self) -> Choice | None:
+        """The settings that `explain` runs with; None if there are several to choose from and `fit` has not chosen yet."""
+        if self.fitted_ is not None:
+            return self.fitted_.choice
+        return self._first() if all(len(values) == 1 for values in self._options()) else None
+
+    def _options(self) -> list[tuple[float, ...]]:
+        return [getattr(self.config, name) for name in Choice._fields]
+
+    def _first(self) -> Choice:
+        return Choice(*(values[0] for values in self._options()))
+
+    def _copies(self, shape: tuple[int, ...]) -> int:
+        t, d = shape[-2:]
+        offsets = 2 * min(reach_of(max(self.config.sigma_max)), t - 1) + 1
+        return max(1, d * offsets // max(t, d, 64))  # the neighbours of every cell outweigh the model's activations
+
+    def _check_ready(self, series: Series) -> None:
+        if self.chosen is None or self.fitted_ is not None:
+            super()._check_ready(series)
+        self._figures: list[Tensor] = []
+
+    def _finish_explain(self) -> None:
+        self.report = self._summary(torch.cat(self._figures))
+        if self.report.still > 0:
+            log.warning(
+                "Dynamask: the model's prediction never moved the mask of %.0f %% of the samples: these are not explained (a "
+                "larger sigma_max blurs more)",
+                100 * self.report.still,
+            )
+
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        mask, figures = self._optimise(batch, self.chosen or self._first())
+        self._figures.append(figures.cpu())
+        return {"attribution": mask}
+
+    def _optimise(self, batch: Batch, choice: Choice) -> tuple[Tensor, Tensor]:
+        """The masks of a chunk (B, T, D), and figures of every sample (B, 6) for the report."""
+        c = self.config
+        seen = torch.ones_like(batch.x, dtype=torch.bool) if batch.observed is None else batch.observed
+        blur = Blur(batch.x, seen, choice.sigma_max)
+        target = size_target(seen, choice.keep_ratio)
+        mask = torch.full_like(batch.x, START)
+        velocity, pull = torch.zeros_like(mask), torch.zeros_like(mask)
+        growth = math.exp(math.log(choice.size_growth) / c.steps)
+        weight, errors = c.size_weight, []
+        for _ in range(c.steps):
+            mask.requires_grad_()
+            error, size = self._terms(mask, batch, blur, seen, target)[:2]
+            shape = weight * size + c.time_weight * mask.diff(dim=1).abs().mean((1, 2))
+            # separately, to measure which of the two moved the mask
+            of_error, of_shape = (torch.autograd.grad(term.sum(), mask)[0] for term in (error, shape))
+            with torch.no_grad():
+                errors.append(error.detach())
+                pull += of_error.abs()
+                velocity = c.momentum * velocity + of_error + of_shape
+                mask = (mask - c.lr * velocity).clamp(0, 1)
+            weight *= growth
+        with torch.no_grad():
+            error, size, kept = self._terms(mask, batch, blur, seen, target)
+            reach = c.lr / (1 - c.momentum) * pull.masked_fill(~seen, 0).amax((1, 2))
+            return mask, torch.stack([(reach <= MOVED).float(), errors[0], error, size, error + weight * size, kept], 1)
+
+    def _terms(self, mask: Tensor, batch: Batch, blur: Blur, seen: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Per sample: cross-entropy, size regulator, and whether the explained class is predicted, each (B,)."""
+        logits = self.logits(blur(mask), batch.times, batch.observed)
+        error = F.cross_entropy(logits, batch.target, reduction="none")
+        return error, size_regulator(mask, seen, target), (logits.argmax(-1) == batch.target).float()
+
+    def _summary(self, figures: Tensor) -> DynamaskReport:
+        still, first, last, size, loss, kept = figures.mean(0).tolist()
+        return DynamaskReport(
+            chosen=self.chosen or self._first(),
+            still=still,
+            error_first=first,
+            error_last=last,
+            size_last=size,
+            loss_last=loss,
+            preserved=kept,
+        )
+
+    # ------------------------------------------------------------------------------------------------------------ tuning
+
+    def _fit(self, train: Series, held_out: Series | None, progress: bool) -> Tuned:
+        val = self.training_tensors(train, held_out)[1]
+        few = {name: v[:TUNE_SAMPLES] for name, v in val.items()}
+        scores: dict[Choice, float] = {}
+        choice = self._first()
+        for name in ("sigma_max", "size_growth", "keep_ratio"):  # one after another: a few trials instead of every combination
+            rivals = [choice._replace(**{name: value}) for value in getattr(self.config, name)]
+            if len(rivals) > 1:
+                scores |= {rival: self._faithfulness(few, rival) for rival in rivals if rival not in scores}
+                choice = min(rivals, key=lambda rival: scores[rival])
+        trials = "; ".join(f"{', '.join(f'{v:g}' for v in rival)}: {score:.3f}" for rival, score in scores.items())
+        log.info("Dynamask runs with %s; probability lost by its highest cells on validation data: %s", choice, trials)
+        return Tuned(choice, train.shape[1:])
+
+    def _faithfulness(self, data: Tensors, choice: Choice) -> float:
+        """How much of the predicted class's probability is lost, on average, by showing only the highest cells of the masks.
+
+        A probability, not a cross-entropy, which a few confident errors would decide.
+        """
+        total, count = 0.0, 0
+        for batch in self.batches(data, self._copies(data["x"].shape)):
+            mask, _ = self._optimise(batch, choice)
+            with torch.no_grad():
+                seen = torch.ones_like(mask, dtype=torch.bool) if batch.observed is None else batch.observed
+                number = seen.sum(1, keepdim=True).clamp(min=1)
+                mean = torch.where(seen, batch.x, 0).sum(1, keepdim=True) / number  # (B, 1, D)
+                # ties are broken by place, as the number of cells shown must be equal
+                rank = mask.masked_fill(~seen, -1).flatten(1).argsort(dim=1, descending=True, stable=True).argsort(1)
+                shown = [(rank < round(share * rank.shape[1])).view_as(mask) for share in TUNE_SHARES]
+                copies = torch.stack([torch.where(s | ~seen, batch.x, mean) for s in shown], 1)  # (B, shares, T, D)
+                probability = self.logits_of_copies(copies, batch).softmax(-1)  # (B, shares, C)
+                labels = batch.target[:, None, None].expand(-1, len(shown), 1)
+                total += float((1 - probability.gather(2, labels)).sum())
+                count += labels.numel()
+        return total / count
+
+
+class Blur:
+    """Gaussian blur along time whose width is set cell by cell; what does not depend on the mask is kept from step to step.
+
+    Args:
+        x: Series, (B, T, D).
+        seen: Cells that exist, (B, T, D) bool; the rest contribute nothing to their neighbours.
+        sigma_max: Width at mask 0, in steps; at mask 1 a cell is itself.
+    """
+
+    def __init__(self, x: Tensor, seen: Tensor, sigma_max: float) -> None:
+        self.x, self.seen, self.sigma_max = x, seen, sigma_max
+        reach = min(reach_of(sigma_max), x.shape[1] - 1)
+        offset = torch.arange(-reach, reach + 1, device=x.device)
+        self.neighbours = _windows(x, reach)  # (B, T, D, O)
+        exponent = -(offset.to(x.dtype) ** 2) / 2
+        # far below any real exponent, yet finite: its gradient is multiplied by a weight of 0
+        exponent = torch.where(_windows(seen.to(x.dtype), reach) > 0, exponent, -1e6)
+        self.exponent = torch.where(seen[..., None], exponent, 0.0)  # (B, T, D, O)
+
+    def __call__(self, mask: Tensor) -> Tensor:
+        """The blurred series, (B, T, D); cells that do not exist stay as they are."""
+        sigma = self.sigma_max * (1 - mask) + 1e-5  # never 0, so that the slope stays finite
+        weights = (self.exponent / sigma[..., None] ** 2).softmax(-1)
+        return torch.where(self.seen, (weights * self.neighbours).sum(-1), self.x)
+
+
+def reach_of(sigma_max: float) -> int:
+    """How many steps a blur looks to either side: beyond five widths all weights together are below 1e-6."""
+    return math.ceil(5 * sigma_max)
+
+
+def _windows(x: Tensor, reach: int) -> Tensor:
+    """The neighbours of every cell along time, zeros beyond the ends: (B, T, D) -> (B, T, D, 2 * reach + 1)."""
+    return F.pad(x, (0, 0, reach, reach)).unfold(1, 2 * reach + 1, 1)
+
+
+def size_target(seen: Tensor, keep_ratio: float) -> Tensor:
+    """What the sorted mask should be: 1 for the share to keep of the cells that exist, else 0, (B, F), highest first."""
+    number = seen.flatten(1).sum(1, keepdim=True)
+    place = torch.arange(seen[0].numel(), device=seen.device)
+    return (place < (keep_ratio * number).round().clamp(min=1)).float()
+
+
+def size_regulator(mask: Tensor, seen: Tensor, target: Tensor) -> Tensor:
+    """Mean squared distance of the sorted mask from `target` over the cells that exist, (B,)."""
+    ordered = mask.masked_fill(~seen, -1).flatten(1).sort(dim=1, descending=True, stable=True).values  # (B, F)
+    number = seen.flatten(1).sum(1, keepdim=True)
+    exists = torch.arange(ordered.shape[1], device=mask.device) < number
+    return ((ordered - target) ** 2 * exists).sum(1) / number[:, 0].clamp(min=1)

@@ -1,0 +1,235 @@
+"""Gradient and occlusion methods, by Captum through one thin adapter.
+
+Each explains the logit of one class. "Nothing" is the zero series for all of them except GradientSHAP, so they assume that zero
+is a neutral value of the data (series centred at zero).
+
+Shapes: B samples, T time steps, D channels, C classes; S draws of a sample.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from timex.explainers.base import Batch, Explainer, uniform_per_sample
+from timex.records import Series
+
+
+class _Forward(nn.Module):
+    """The model as Captum wants it: a module, some of whose methods look for layers in it."""
+
+    def __init__(self, model: nn.Module, logits: Callable[..., Tensor]) -> None:
+        super().__init__()
+        self.model, self.logits = model, logits
+
+    def forward(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
+        return self.logits(x, times, observed)
+
+
+def _in_one_sum(method: Any) -> Any:
+    """A Captum method that takes the gradient of the sum of all logits: the same result, as samples do not interact.
+
+    Captum hands autograd a scalar for every sample and point, each as a separate tensor: tens of thousands at a time.
+    """
+
+    def gradients(forward_fn: Any, inputs: Any, target_ind: Tensor, additional_forward_args: Any = None) -> Any:
+        with torch.enable_grad():
+            logits = forward_fn(*inputs, *(additional_forward_args or ()))
+            target = target_ind.expand(len(logits))  # Captum leaves the target of a single sample single
+            return torch.autograd.grad(logits.gather(1, target[:, None]).sum(), inputs)
+
+    method.gradient_func = gradients
+    return method
+
+
+class CaptumExplainer(Explainer):
+    """The adapter: subclasses make the Captum method in `_captum` and name its options in `_options`."""
+
+    signed = True
+    needs_gradients = True
+
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        extra = None if batch.times is None else (batch.times, batch.observed)
+        x = batch.x.clone().requires_grad_()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Setting forward, backward hooks")  # on our copy, and taken off again
+            method = self._captum(_Forward(self.model, self.logits))
+            options = self._options(batch.x.shape)
+            return {"attribution": method.attribute(x, target=batch.target, additional_forward_args=extra, **options)}
+
+    def _captum(self, forward: nn.Module) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define _captum")
+
+    def _options(self, shape: torch.Size) -> dict[str, Any]:
+        return {}
+
+
+class Saliency(CaptumExplainer):
+    """|gradient| of the class's logit (Simonyan et al., 2014). No settings."""
+
+    name = "saliency"
+    signed = False
+
+    def _captum(self, forward: nn.Module) -> Any:
+        from captum.attr import Saliency as Captum
+
+        return _in_one_sum(Captum(forward))
+
+
+class GradientXInput(CaptumExplainer):
+    """Gradient times value (Shrikumar et al., 2016): exact for a linear model. No settings."""
+
+    name = "gradient_x_input"
+
+    def _captum(self, forward: nn.Module) -> Any:
+        from captum.attr import InputXGradient
+
+        return _in_one_sum(InputXGradient(forward))
+
+
+@dataclass(frozen=True, kw_only=True)
+class IntegratedGradientsConfig:
+    """Settings of `IntegratedGradients`."""
+
+    n_steps: int = 50
+    """Points of the integral; Captum's default, and what the TimeX paper ran."""
+
+
+class IntegratedGradients(CaptumExplainer):
+    """Gradients integrated along the straight line from a zero baseline to x (Sundararajan et al., 2017).
+
+    Scores are signed and sum to what the logit gains over the zero series (completeness). Assumes that zero is a
+    neutral value of the data, and that the gradient is informative along the whole line.
+    """
+
+    name = "ig"
+    config_class = IntegratedGradientsConfig
+    config: IntegratedGradientsConfig
+
+    def _captum(self, forward: nn.Module) -> Any:
+        from captum.attr import IntegratedGradients as Captum
+
+        return _in_one_sum(Captum(forward))
+
+    def _options(self, shape: torch.Size) -> dict[str, Any]:
+        return {"n_steps": self.config.n_steps}
+
+    def _copies(self, shape: tuple[int, ...]) -> int:
+        return self.config.n_steps
+
+
+class DeepLift(CaptumExplainer):
+    """Differences from the zero series passed back through the layers (rescale rule; Shrikumar et al., 2017). No settings.
+
+    Captum applies the rule to activation *modules* (nn.ReLU and the like). A model that calls functions instead, as ours do
+    outside their heads, is explained by gradient times value there: the completeness of DeepLift then no longer holds.
+    """
+
+    name = "deeplift"
+
+    def _captum(self, forward: nn.Module) -> Any:
+        from captum.attr import DeepLift as Captum
+
+        return Captum(forward)
+
+    def _copies(self, shape: tuple[int, ...]) -> int:
+        return 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class OcclusionConfig:
+    """Settings of `Occlusion`."""
+
+    width: int = 5
+    """Steps of one channel set to zero together; a cell's score is the mean over the windows that cover it."""
+
+
+class Occlusion(CaptumExplainer):
+    """How far the logit falls when a sliding window of one channel is set to zero (Zeiler & Fergus, 2014).
+
+    The width is ours: single cells of a long series rarely change a prediction, and motifs here are 3 to 30 steps long.
+    """
+
+    name = "occlusion"
+    needs_gradients = False
+    config_class = OcclusionConfig
+    config: OcclusionConfig
+
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        with torch.no_grad():
+            return super()._explain(batch)
+
+    def _captum(self, forward: nn.Module) -> Any:
+        from captum.attr import Occlusion as Captum
+
+        return Captum(forward)
+
+    def _options(self, shape: torch.Size) -> dict[str, Any]:
+        window = (min(self.config.width, shape[1]), 1)
+        return {"sliding_window_shapes": window, "perturbations_per_eval": max(1, self._rows(shape) // shape[0])}
+
+    def _copies(self, shape: tuple[int, ...]) -> int:
+        return 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientShapConfig:
+    """Settings of `GradientShap`."""
+
+    n_samples: int = 50
+    """Random points per sample; ours, as many gradients as integrated gradients takes."""
+    n_background: int = 100
+    """Training samples kept as the distribution of "nothing"; the SHAP package's usual size."""
+    seed: int = 0
+    """Seed of the background and the points."""
+
+
+class Background(NamedTuple):
+    """Training samples that stand for "nothing", (S, T, D)."""
+
+    x: Tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(T, D)."""
+        return tuple(self.x.shape[1:])
+
+
+class GradientShap(Explainer[Background]):
+    """Expected gradients (Erion et al., 2021): integrated gradients from random training samples instead of zero.
+
+    Written out rather than taken from Captum, whose draws depend on what else is in the chunk.
+    """
+
+    name = "gradient_shap"
+    needs_fit = True
+    needs_gradients = True
+    signed = True
+    config_class = GradientShapConfig
+    config: GradientShapConfig
+
+    def _fit(self, train: Series, val: Series | None, progress: bool) -> Background:
+        kept = self.training_tensors(train, val)[0]["x"]
+        order = torch.randperm(len(kept), generator=torch.Generator().manual_seed(self.config.seed))
+        return Background(kept[order[: self.config.n_background]].to(self.device))
+
+    def _copies(self, shape: tuple[int, ...]) -> int:
+        return self.config.n_samples
+
+    def _explain(self, batch: Batch) -> dict[str, Tensor]:
+        along, which = uniform_per_sample(self.config.seed, batch.place, 2, self.config.n_samples).unbind(1)  # (B, S)
+        background = self.fitted.x
+        start = background[(which * len(background)).long()]  # (B, S, T, D)
+        if batch.observed is not None:
+            start = torch.where(batch.observed[:, None], start, 0.0)  # as x: the model never sees a cell that was not measured
+        change = batch.x[:, None] - start
+        points = (start + along[..., None, None] * change).requires_grad_()
+        logits = self.logits_of_copies(points, batch)  # (B, S, C)
+        chosen = logits.gather(2, batch.target[:, None, None].expand(-1, logits.shape[1], 1))
+        (gradient,) = torch.autograd.grad(chosen.sum(), points)
+        return {"attribution": (gradient * change).mean(1)}

@@ -1,0 +1,46 @@
+"""Which series a fit learns from, and which it is validated on.
+
+Shapes: N samples, T time steps, D channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from timex.records import Series
+
+VAL_SHARE = 0.1
+"""Share of the training data held out for selection when no validation data is given."""
+
+
+def labelled(series: Series, y: ArrayLike | Tensor | None) -> Series:
+    """The series with labels, if given beside them."""
+    return series if y is None else replace(series, y=y)  # type: ignore[arg-type]
+
+
+def split(train: Series, val: Series | None, seed: int, most: int) -> tuple[Series, Series, NDArray[np.int64]]:
+    """Series to train on, at most `most` to validate on, and the indices of the former in `train`.
+
+    Without validation series, a random tenth of `train` is held out.
+    """
+    if val is not None:
+        if val.shape[1:] != train.shape[1:]:
+            raise ValueError(f"Expected x_val with (T, D) = {train.shape[1:]}, got {val.shape[1:]}.")
+        return train, _sample(val, most, seed), np.arange(len(train))
+    n_val = max(2, round(VAL_SHARE * len(train)))
+    if len(train) - n_val < 2:
+        raise ValueError(f"Expected at least 4 samples to fit and validate on, got {len(train)}: pass more, or x_val=.")
+    order = np.random.default_rng(seed).permutation(len(train))
+    held, kept = np.sort(order[:n_val]), np.sort(order[n_val:])
+    return train.take(kept), _sample(train.take(held), most, seed), kept
+
+
+def _sample(series: Series, most: int, seed: int) -> Series:
+    """At most `most` random series, in their order."""
+    if len(series) <= most:
+        return series
+    return series.take(np.sort(np.random.default_rng(seed).permutation(len(series))[:most]))

@@ -1,0 +1,119 @@
+"""Series in the user's own files: the suffix says whether .npz, .parquet, .csv or .ts.
+
+`docs/files.md` shows every layout. Two rules hold for all of them. A missing value (NaN, an empty field, an absent row)
+becomes `observed=False`. Samples of different length are left-aligned and padded with steps at time zero that hold nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from timex.io.frames import Layout
+from timex.io.labels import numbered
+from timex.io.limits import Limit
+from timex.io.npz import read_npz, write_npz
+from timex.io.tables import read_csv, read_parquet, write_csv, write_parquet
+from timex.io.ts import read_ts, write_ts
+from timex.records import Series
+
+Reader = Callable[[Path, tuple[str, ...], Limit], Series]
+READERS: dict[str, Reader] = {".npz": read_npz, ".parquet": read_parquet, ".csv": read_csv, ".ts": read_ts}
+
+
+def read_series(
+    path: str | Path,
+    classes: Sequence[str] | None = None,
+    channels: Sequence[str] | None = None,
+    max_bytes: int | None = None,
+) -> Series:
+    """Read a file of time series.
+
+    A file with labels but without class names gets the names "0", "1", ...
+
+    Args:
+        path: A .npz, .parquet, .csv or .ts file.
+        classes: Class names in the order of the labels 0..C-1, for files that do not list them. Without it, a test file
+            that lacks a class would number the remaining ones differently from the training file.
+        channels: The channels wanted, in this order; all of them in the file's order when not given.
+        max_bytes: Refuse files whose arrays need more memory. By default 200 times the file's size, and at least 256 MiB.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file does not fit or is damaged; the message names the file.
+    """
+    file = Path(path)
+    _check_suffix(file)
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected a file of time series, found none at {file}.")
+    try:
+        series = READERS[file.suffix.lower()](file, tuple(classes or ()), Limit.of(file, max_bytes))
+        if series.y is not None and not series.classes:
+            series = series.named(classes=numbered(int(series.y.max())))
+        return series if not channels else _select(series, tuple(channels))
+    except MemoryError:
+        raise ValueError(f"{file}: The series need more memory than there is. Split the file.") from None
+    except ValueError as error:
+        raise ValueError(_with_name(file, str(error))) from error
+
+
+def write_series(path: str | Path, series: Series, layout: Layout = "long") -> Path:
+    """Write a file of time series that `read_series` reads back; a failing write leaves what was there before.
+
+    Args:
+        path: A .npz, .parquet, .csv or .ts file; missing folders are made.
+        series: What to write.
+        layout: For .parquet and .csv: "long", a row per cell, or "wide", a row per time step with a column per channel.
+    """
+    file = Path(path)
+    _check_suffix(file)
+    if layout not in ("long", "wide"):
+        raise ValueError(f"Expected layout 'long' or 'wide', got {layout!r}.")
+    try:
+        match file.suffix.lower():
+            case ".npz":
+                write_npz(file, series)
+            case ".parquet":
+                write_parquet(file, series, layout)
+            case ".csv":
+                write_csv(file, series, layout)
+            case _:
+                write_ts(file, series)
+    except ValueError as error:
+        raise ValueError(_with_name(file, str(error))) from error
+    return file
+
+
+def _check_suffix(path: Path) -> None:
+    if path.suffix.lower() not in READERS:
+        raise ValueError(f"Expected a file ending in {', '.join(READERS)}, got {path.name!r}.")
+
+
+def _with_name(path: Path, message: str) -> str:
+    return message if message.startswith(str(path)) else f"{path}: {message}"
+
+
+def _select(series: Series, channels: tuple[str, ...]) -> Series:
+    """The named channels, in that order; channels without names count in the order of the file."""
+    found = series.channels or channels
+    if missing := [name for name in channels if name not in found]:
+        raise ValueError(f"Expected the channels {list(channels)}, found {list(found)}: {missing} are missing.")
+    if len(found) != series.shape[2]:
+        raise ValueError(
+            f"Expected the channels {list(channels)}, found {series.shape[2]} without names: name them in the file."
+        )
+    k = [found.index(name) for name in channels]
+
+    def of_channels(values: tuple[float, ...]) -> tuple[float, ...]:
+        return values if len(values) == 1 else tuple(values[i] for i in k)
+
+    return replace(
+        series,
+        x=series.x[:, :, k],
+        observed=series.observed[:, :, k],
+        truth=None if series.truth is None else series.truth[:, :, k],
+        channels=channels,
+        units=tuple(series.units[i] for i in k) if series.units else (),
+        scaling=series.scaling and (of_channels(series.scaling[0]), of_channels(series.scaling[1])),
+    )

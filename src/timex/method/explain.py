@@ -1,0 +1,118 @@
+"""Explaining: p, the surrogate's answer and the landmark of every series; nothing is random.
+
+Shapes: B samples, T time steps, D channels, C classes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from timex.engine import Tensors
+from timex.method.convolutional import ConvolutionalGenerator
+from timex.method.losses import cosine_similarity, js
+from timex.method.masking import filled
+from timex.reference.base import Output, ReferenceModel
+from timex.reference.evidence import evidence, path_gradients, smoothed
+
+if TYPE_CHECKING:
+    from timex.method.fit import Fitted
+    from timex.method.task import Task
+
+CHUNK_CELLS = 2**23
+"""Attention weights (chunk x T x T) held at once while explaining: about 32 MB each."""
+
+
+def context_of(out: Output, forecasts: bool) -> Tensor:
+    """The model's embedding and its probabilities or forecast values, which the generator reads, (B, Z + C)."""
+    return torch.cat([out.z, out.logits if forecasts else out.logits.softmax(-1)], dim=-1).float()
+
+
+def model_gradients(
+    reference: ReferenceModel,
+    x: Tensor,
+    times: Tensor | None,
+    observed: Tensor | None,
+    answer: Tensor,
+    mean: Tensor,
+    n_points: int,
+    spread: float | None,
+) -> Tensor:
+    """Integrated gradients of the model's evidence for its own answer, from the training mean, (B, T, D)."""
+    baseline = mean.expand_as(x) if observed is None else mean * observed
+
+    def evidence_of(point: Tensor) -> Tensor:
+        return evidence(reference.output(point, times, observed).logits, answer, spread)
+
+    return path_gradients(evidence_of, x, baseline, n_points)
+
+
+@torch.no_grad()
+def explain_batch(
+    by: Task | Fitted, smoothing: int, x: Tensor, times: Tensor | None, observed: Tensor | None, logits: Tensor
+) -> Tensors:
+    """The fields of an `Explanation` for one batch of series."""
+    batch = {"x": x, "times": times, "observed": observed, "logits": logits}
+    if isinstance(by.model.generator, ConvolutionalGenerator):
+        batch |= generator_inputs(by, x, times, observed)
+    given = {name: value for name, value in batch.items() if value is not None}
+    p = smoothed_probability(keep_probability(by, given), smoothing, observed)
+    return explain_masks(by, given, p)
+
+
+def generator_inputs(by: Task | Fitted, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensors:
+    """What the convolutional generator reads of the frozen model: its standardised context and its gradient."""
+    out = by.reference.output(x, times, observed)
+    context = (context_of(out, by.config.forecasts) - by.model.context_mean) / by.model.context_std
+    points = by.config.generator.gradient_points
+    if not points:
+        return {"context": context}
+    mean = torch.as_tensor(by.baseline.mean, device=x.device)
+    gradient = model_gradients(by.reference, x, times, observed, out.logits, mean, points, by.spread)
+    return {"context": context, "gradient": gradient}
+
+
+@torch.no_grad()
+def keep_probability(by: Task | Fitted, batch: Tensors) -> Tensor:
+    """The probability p of being kept before smoothing, (B, T, D); 0 where nothing was measured."""
+    generator, x, times, observed = by.model.generator, batch["x"], batch.get("times"), batch.get("observed")
+    if isinstance(generator, ConvolutionalGenerator):
+        prices = by.config.evidence
+        curve = generator(x, batch.get("gradient"), batch["context"], times, observed)
+        p = curve.p(prices.price_low, prices.price_high)
+    else:
+        p = generator(x, times, observed)
+    return p.float() if observed is None else torch.where(observed, p, 0.0).float()
+
+
+def smoothed_probability(p: Tensor, smoothing: int, observed: Tensor | None) -> Tensor:
+    """The p that users see, (B, T, D): smoothed over time, 0 where nothing was measured."""
+    p = smoothed(p, smoothing, observed).clamp(max=1)
+    return p if observed is None else torch.where(observed, p, 0.0)
+
+
+@torch.no_grad()
+def explain_masks(by: Task | Fitted, batch: Tensors, p: Tensor) -> Tensors:
+    """The fields of an `Explanation` that follow from p: the mask, the surrogate's answer to it, and the landmark."""
+    x, times, observed, logits = batch["x"], batch.get("times"), batch.get("observed"), batch["logits"]
+    mask = p > 0.5
+    mean, std = (torch.as_tensor(v, device=x.device) for v in by.baseline)
+    x_m, attended = by.model.masked(x, observed, mask.to(x.dtype), filled(by.fill, x, mean, std, None))
+    z_e, logits_e = by.model.surrogate(x_m, times, observed, attended, None)
+    found = {
+        "attribution": p,
+        "mask": mask,
+        "embedding": z_e.float(),
+        "landmark": cosine_similarity(z_e, by.model.landmarks).argmax(-1),
+    }
+    if not by.config.forecasts:  # agreement is undefined for forecasts
+        found["agreement"] = logits_e.argmax(-1) == logits.argmax(-1)
+        found["divergence"] = js(logits, logits_e).float()
+    return found
+
+
+def chunk_size(n_steps: int) -> int:
+    """How many series of T steps to explain at once."""
+    return max(1, min(4096, CHUNK_CELLS // (n_steps * n_steps)))

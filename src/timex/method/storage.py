@@ -1,0 +1,125 @@
+"""A fitted TimeX to and from a folder. The model that is explained is not saved, only a hash of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from timex.engine import Tensors
+from timex.io.folder import grouped, read_folder, write_folder
+from timex.method.config import TimeXConfig
+from timex.method.finish import Fitted
+from timex.method.landmarks import Landmarks
+from timex.method.model import TimeXModel
+from timex.method.quality import Quality
+from timex.method.task import Names
+from timex.records import Baseline, Series
+from timex.reference.adapt import found
+from timex.reference.base import ReferenceModel
+
+if TYPE_CHECKING:
+    from timex.method.explainer import TimeX
+
+
+def save(explainer: TimeX, folder: Path) -> Path:
+    """Write what was fitted into `folder`."""
+    fitted = explainer.fitted
+    state = fitted.model.state_dict()
+    tensors = {f"model.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
+    tensors["probe"] = probe(fitted.reference, fitted.baseline)
+    values, learned = found(fitted.reference)
+    tensors |= {f"reference.{name}": value for name, value in learned.items()}
+    tensors |= {f"baseline.{n}": torch.as_tensor(v) for n, v in fitted.baseline._asdict().items()}
+    tensors |= {
+        f"landmarks.{f.name}": torch.as_tensor(getattr(fitted.landmarks, f.name)) for f in dataclasses.fields(Landmarks)
+    }
+    description = {
+        "explainer": explainer.name,
+        "config": dataclasses.asdict(explainer.config),
+        "adaptation": explainer.how.saved(),
+        "reference": values,
+        "shape": list(fitted.shape),
+        "reference_hash": fitted.reference_hash,
+        "fill": fitted.fill,
+        "spread": fitted.spread,
+        "smoothing": fitted.smoothing,
+        "time_unit": fitted.time_unit,
+        "names": dataclasses.asdict(fitted.names),
+        "quality": dataclasses.asdict(fitted.quality),
+        "history": fitted.history,
+    }
+    return write_folder(folder, "explainer", description, tensors)
+
+
+def read(folder: Path, name: str) -> tuple[dict[str, Any], Tensors]:
+    """The description and the tensors of a saved explainer, its settings checked."""
+    description, tensors = read_folder(folder, "explainer")
+    if description.get("explainer") != name:
+        raise ValueError(f"{folder} holds an explainer of the kind {description.get('explainer')!r}. Expected {name!r}.")
+    description["config"] = TimeXConfig.from_dict(description["config"])
+    return description, tensors
+
+
+def restored(explainer: TimeX, description: dict[str, Any], tensors: Tensors) -> Fitted:
+    """What `save` wrote, around the model that the explainer was made with."""
+    baseline = Baseline(**{name: v.numpy() for name, v in grouped(tensors, "baseline.").items()})
+    learned = grouped(tensors, "reference.")
+    reference = explainer.readapted(description["reference"], learned, Series(np.tile(wave(baseline), (2, 1, 1))))
+    if "probe" in tensors and not _alike(probe(reference, baseline), tensors["probe"]):
+        raise ValueError(
+            "The model does not give the embedding that the explainer was fitted on: pass the functions of the fit, such as "
+            "pool=."
+        )
+    with torch.random.fork_rng(devices=[]):  # the global random state stays unchanged; the fresh weights are replaced below
+        model = TimeXModel(reference, explainer.config, description["time_unit"])
+    extra = {name: v for name, v in model.state_dict().items() if not isinstance(v, Tensor)}
+    model.load_state_dict(extra | grouped(tensors, "model."))
+    model.eval().requires_grad_(False)
+    return Fitted(
+        config=explainer.config,
+        reference=reference,
+        reference_hash=description["reference_hash"],
+        model=model,
+        baseline=baseline,
+        landmarks=Landmarks(**{name: v.numpy() for name, v in grouped(tensors, "landmarks.").items()}),
+        fill=description["fill"],
+        spread=description["spread"],
+        smoothing=description["smoothing"],
+        time_unit=description["time_unit"],
+        names=names_of(description),
+        history=tuple(description["history"]),
+        quality=Quality(**{**description["quality"], "flat": tuple(description["quality"]["flat"])}),
+    )
+
+
+def names_of(description: dict[str, Any]) -> Names:
+    """Names and scaling as saved; JSON made lists of their tuples."""
+    names = description["names"]
+    scaling = names["scaling"] and tuple(tuple(v) for v in names["scaling"])
+    return Names(tuple(names["channels"]), tuple(names["units"]), tuple(names["classes"]), scaling)
+
+
+@torch.no_grad()
+def probe(reference: ReferenceModel, baseline: Baseline) -> Tensor:
+    """The embedding of one fixed series, (1, Z), by which a loader checks layer and pooling.
+
+    The series differs from step to step, so that poolings over time differ on it.
+    """
+    return reference.cpu().output(torch.as_tensor(wave(baseline))[None]).z
+
+
+def wave(baseline: Baseline) -> NDArray[np.float32]:
+    """The training mean with a wave of one deviation, (T, D)."""
+    mean, std = baseline
+    return mean + std * np.cos(np.arange(mean.size, dtype=np.float32)).reshape(mean.shape)
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    """Whether two embeddings are equal but for the rounding of another machine."""
+    return a.shape == b.shape and bool((a - b).abs().max() <= 1e-3 * (a.abs().max() + 1e-6))

@@ -1,0 +1,1 @@
+"""Layers that reference models and the explanation generator share."""

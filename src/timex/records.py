@@ -1,0 +1,429 @@
+"""The records that everything else passes around, one for each idea.
+
+Shapes: N samples, T time steps, D channels, C classes, Z the width of the embedding; layout (N, T, D) everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from timex.checks import check_labels, check_names, check_scaling, check_series, check_truth
+from timex.io.arrays import read_arrays, write_arrays
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+PER_SAMPLE = ("x", "times", "observed", "y", "truth")
+"""The fields of `Series` with one row per sample, beside `ids`."""
+
+
+class Baseline(NamedTuple):
+    """Mean and standard deviation of every (time, channel) cell over the observed training cells, each (T, D)."""
+
+    mean: NDArray[np.float32]
+    std: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Series:
+    """N time series and everything known about them. Values are checked and converted when the record is made.
+
+    Attributes:
+        x: The series, (N, T, D) float32, zero where not observed. A single series (T, D) becomes (1, T, D).
+        times: The time of every step, (N, T) float32, in any unit; None becomes 1..T. Zero in the padding.
+        observed: Which cells were measured, (N, T, D) bool; None means all. Padding is a step with no observed cell.
+        y: Class labels 0..C-1, (N,) int64, or None.
+        truth: Cells known to decide the class, (N, T, D) bool, or None.
+        ids: The name of every sample, or empty.
+        channels: Channel names, or empty.
+        units: Channel units, or empty.
+        classes: Class names in the order of the labels, or empty.
+        sampling_rate: Steps per second, or None.
+        scaling: (offset, scale), each one number or one per channel, if x was scaled as (value - offset) / scale.
+
+    Example:
+        >>> series = Series(np.zeros((3, 5, 2)), y=[0, 1, 0], classes=("rest", "walk"))
+        >>> len(series), series.x.shape, series.regular
+        (3, (3, 5, 2), True)
+    """
+
+    x: NDArray[np.float32]
+    times: NDArray[np.float32] = None  # type: ignore[assignment]  # filled in below
+    observed: NDArray[np.bool_] = None  # type: ignore[assignment]  # filled in below
+    y: NDArray[np.int64] | None = None
+    truth: NDArray[np.bool_] | None = None
+    ids: tuple[str, ...] = ()
+    channels: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    sampling_rate: float | None = None
+    scaling: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    if TYPE_CHECKING:  # the fields hold what `__post_init__` makes of these
+
+        def __init__(
+            self,
+            x: ArrayLike | Tensor,
+            times: ArrayLike | Tensor | None = None,
+            observed: ArrayLike | Tensor | None = None,
+            y: ArrayLike | Tensor | None = None,
+            truth: ArrayLike | None = None,
+            ids: Sequence[str] = (),
+            channels: Sequence[str] = (),
+            units: Sequence[str] = (),
+            classes: Sequence[str] = (),
+            sampling_rate: float | None = None,
+            scaling: tuple[ArrayLike, ArrayLike] | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        x, times, observed = check_series(self.x, self.times, self.observed)
+        n, _, d = x.shape
+        checked = {
+            "x": x,
+            "times": times,
+            "observed": observed,
+            "y": None if self.y is None else check_labels(self.y, n, len(self.classes) or None),
+            "truth": None if self.truth is None else check_truth(self.truth, x.shape),
+            "ids": check_names(self.ids, "ids", n),
+            "channels": check_names(self.channels, "channels", d),
+            "units": check_names(self.units, "units", d, unique=False),
+            "classes": check_names(self.classes, "classes"),
+            "scaling": None if self.scaling is None else check_scaling(self.scaling, d),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def with_gaps(cls, x: ArrayLike, times: ArrayLike | None = None, observed: ArrayLike | None = None, **rest: Any) -> Series:
+        """A series whose NaN cells count as not observed, unless `observed` is given."""
+        with np.errstate(over="ignore"):  # values too large for float32 become inf, which the check reports
+            array = np.asarray(x, dtype=np.float32)
+        return cls(array, times, ~np.isnan(array) if observed is None else observed, **rest)
+
+    @classmethod
+    def from_(cls, data: Any, y: Any = None, **how: Any) -> Series:
+        """Series from what other libraries hold them in; see `timex.io.containers.series_from`."""
+        from timex.io.containers import series_from  # against the order of the tree: a short name for a reader
+
+        return series_from(data, y, **how)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(N, T, D)."""
+        return self.x.shape
+
+    @cached_property
+    def regular(self) -> bool:
+        """Whether every cell was measured, at times 1..T: times and observed then carry no information."""
+        return bool(self.observed.all()) and bool((self.times == np.arange(1, self.x.shape[1] + 1)).all())
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """`y`, or a `ValueError` for series without labels."""
+        if self.y is None:
+            raise ValueError(
+                "Expected labels, got series without y: add a label column (tables), y (.npz) or @classLabel (.ts)."
+            )
+        return self.y
+
+    @property
+    def channel_labels(self) -> tuple[str, ...]:
+        """Channel names with their units in brackets, or empty."""
+        if not self.units:
+            return self.channels
+        return tuple(f"{c} [{u}]" if u else c for c, u in zip(self.channels, self.units, strict=True))
+
+    def take(self, index: ArrayLike | slice) -> Series:
+        """The samples at `index` (integers, booleans or a slice), as a new record."""
+        i = index if isinstance(index, slice) else np.asarray(index)
+        rows = {name: getattr(self, name)[i] for name in PER_SAMPLE if getattr(self, name) is not None}
+        ids = tuple(np.asarray(self.ids)[i].tolist()) if self.ids else ()
+        return self._unchecked(**rows, ids=ids)
+
+    def chunks(self, size: int) -> Iterator[Series]:
+        """The samples in order, at most `size` at a time."""
+        for start in range(0, len(self), size):
+            yield self.take(slice(start, start + size))
+
+    def tensors(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
+        """x, and y, times and observed where they carry information, as tensors on `device`."""
+        names = ("x", *(() if self.regular else ("times", "observed")), *(() if self.y is None else ("y",)))
+        return {name: to_tensor(getattr(self, name), device) for name in names}
+
+    def in_own_units(self) -> Series:
+        """The series before scaling: x * scale + offset, zero where not observed."""
+        if self.scaling is None:
+            return self
+        offset, scale = (np.asarray(v, dtype=np.float32) for v in self.scaling)
+        x = np.where(self.observed, self.x * scale + offset, 0).astype(np.float32)
+        return self._unchecked(x=x, scaling=None)
+
+    def named(
+        self,
+        channels: Sequence[str] = (),
+        units: Sequence[str] = (),
+        classes: Sequence[str] = (),
+        scaling: Any = None,
+    ) -> Series:
+        """The series with these names and this scaling where it has none."""
+        d = self.x.shape[2]
+        return self._unchecked(
+            channels=self.channels or check_names(channels, "channels", d),
+            units=self.units or check_names(units, "units", d, unique=False),
+            classes=self.classes or check_names(classes, "classes"),
+            scaling=self.scaling or (None if scaling is None else check_scaling(scaling, d)),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """A hash of x, times and observed: equal for equal series."""
+        digest = hashlib.sha256(repr(self.x.shape).encode())
+        for array in (self.x, self.times, np.packbits(self.observed)):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    @cached_property
+    def time_unit(self) -> float:
+        """The usual interval between neighbouring measured steps (the median), in the unit of `times`."""
+        if self.regular:
+            return 1.0
+        measured = np.logical_or.reduce(self.observed, axis=2)
+        both = measured[:, 1:] & measured[:, :-1]
+        between = np.diff(self.times.astype(np.float64), axis=1)[both]
+        return float(np.median(between)) if len(between) else 1.0
+
+    def baseline(self) -> Baseline:
+        """Mean and standard deviation per (time, channel) cell over observed samples; 0 and 0 where nothing was observed."""
+        count = np.maximum(self.observed.sum(axis=0), 1)
+        mean = np.where(self.observed, self.x, 0).sum(axis=0, dtype=np.float64) / count
+        variance = np.where(self.observed, (self.x - mean) ** 2, 0).sum(axis=0, dtype=np.float64) / count
+        return Baseline(mean.astype(np.float32), np.sqrt(variance).astype(np.float32))
+
+    def _unchecked(self, **changes: Any) -> Series:
+        """A copy with other values, which are known to be right: checking a large array takes time."""
+        new = object.__new__(Series)
+        for f in fields(self):
+            object.__setattr__(new, f.name, changes.get(f.name, getattr(self, f.name)))
+        return new
+
+
+def to_tensor(array: NDArray[Any], device: torch.device | str = "cpu") -> Tensor:
+    """The array on `device`. Read-only views and negative strides, which torch does not take, are copied."""
+    return torch.as_tensor(np.require(array, requirements=["C", "W"]), device=device)
+
+
+def as_series(value: Any, times: Any = None, observed: Any = None, **rest: Any) -> Series:
+    """A `Series` as it is, or one made of an array.
+
+    >>> as_series(np.zeros((4, 2))).shape
+    (1, 4, 2)
+    """
+    if not isinstance(value, Series):
+        return Series(value, times, observed, **rest)
+    given = {name: v for name, v in {"times": times, "observed": observed, **rest}.items() if v is not None}
+    if given:
+        raise ValueError(f"Expected {', '.join(given)} inside the Series, got it beside one: use dataclasses.replace.")
+    return value
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set in three parts; channel and class names are those of the training part."""
+
+    name: str
+    train: Series
+    val: Series
+    test: Series
+    fold: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for part_name in ("train", "val", "test"):
+            part: Series = getattr(self, part_name)
+            if part.shape[1:] != self.train.shape[1:]:
+                raise ValueError(
+                    f"Expected every part to have (T, D) = {self.train.shape[1:]}, got {part.shape[1:]} in {part_name}."
+                )
+            if len(part.labels) and part.labels.max() >= len(self.classes):
+                raise ValueError(
+                    f"Expected labels 0..{len(self.classes) - 1} for the classes {self.classes}, got {part.labels.max()} "
+                    f"in {part_name}: name every class or renumber the labels."
+                )
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Channel names."""
+        return self.train.channels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in the order of the labels."""
+        return self.train.classes
+
+    @cached_property
+    def baseline(self) -> Baseline:
+        """Mean and standard deviation per (time, channel) cell of the training part."""
+        return self.train.baseline()
+
+    @classmethod
+    def named(
+        cls,
+        name: str,
+        train: Series,
+        val: Series,
+        test: Series,
+        channels: Sequence[str],
+        classes: Sequence[str],
+        fold: int = 0,
+        seed: int = 0,
+    ) -> Dataset:
+        """A data set whose parts all get these channel and class names."""
+        train, val, test = (replace(s, channels=tuple(channels), classes=tuple(classes)) for s in (train, val, test))
+        return cls(name, train, val, test, fold, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Explanations of N samples, with what is needed to trust and to draw them.
+
+    Attributes:
+        series: The explained series in the user's own units, with their ids, labels, truth and times.
+        attribution: The importance of every cell, (N, T, D). TimeX gives probabilities in [0, 1].
+        prediction: The explained class of every sample, (N,): the model's own unless a target was given.
+        probability: The model's class probabilities, (N, C).
+        signed: Whether a negative attribution means "speaks against the class".
+        method: The registry name of the explainer.
+        mask: The cells kept, attribution > .5 for TimeX, (N, T, D) bool, or None.
+        embedding: The explanation's place in the latent space of explanations, (N, Z), or None.
+        landmark: The nearest landmark, (N,), or None.
+        agreement: Whether the surrogate, seeing only the explanation, predicts the model's class, (N,) bool, or None.
+        divergence: Jensen-Shannon divergence of surrogate and model, (N,), 0 (equal) to log 2, or None.
+        numbers: The model's numbers in their own units, (N, H), for a regression or forecast, else None; `prediction` is 0.
+    """
+
+    series: Series
+    attribution: NDArray[np.float32]
+    prediction: NDArray[np.int64]
+    probability: NDArray[np.float32]
+    signed: bool = False
+    method: str = ""
+    mask: NDArray[np.bool_] | None = None
+    embedding: NDArray[np.float32] | None = None
+    landmark: NDArray[np.int64] | None = None
+    agreement: NDArray[np.bool_] | None = None
+    divergence: NDArray[np.float32] | None = None
+    numbers: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        if self.attribution.shape != self.x.shape:
+            raise ValueError(f"Expected attribution of the shape of x, {self.x.shape}, got {self.attribution.shape}.")
+
+    def __len__(self) -> int:
+        return len(self.series)
+
+    @property
+    def x(self) -> NDArray[np.float32]:
+        """The explained series, (N, T, D), in the user's own units."""
+        return self.series.x
+
+    @property
+    def times(self) -> NDArray[np.float32]:
+        """The time of every step, (N, T)."""
+        return self.series.times
+
+    @property
+    def observed(self) -> NDArray[np.bool_]:
+        """Which cells were measured, (N, T, D)."""
+        return self.series.observed
+
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """Channel names with their units, or empty."""
+        return self.series.channel_labels
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names, or empty."""
+        return self.series.classes
+
+    def plot(self, i: int = 0) -> Figure:
+        """Draw sample `i`: every channel with its attribution as colour, the truth if known, and how far to trust it."""
+        from timex.report.plots import plot_explanation  # the one import against the order of the tree: drawing is optional
+
+        return plot_explanation(self, i)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per observed cell: sample, step, time, channel, value, attribution and the sample's prediction.
+
+        Where the series have them: the sample's own name (id), its true class (label) and the cell's truth.
+        """
+        import pandas as pd
+
+        n, t, d = self.x.shape
+        names = np.array(self.channels or [f"channel_{k}" for k in range(d)])
+        labels = np.array(self.classes or [str(c) for c in range(self.probability.shape[1])])
+        frame = {
+            "sample": np.repeat(np.arange(n), t * d),
+            "step": np.tile(np.repeat(np.arange(t), d), n),
+            "time": np.repeat(self.times.reshape(-1), d),
+            "channel": np.tile(names, n * t),
+            "value": self.x.reshape(-1),
+            "attribution": self.attribution.reshape(-1),
+        }
+        if self.numbers is None:
+            frame["prediction"] = np.repeat(labels[self.prediction], t * d)
+        elif self.numbers.shape[1] == 1:
+            frame["prediction"] = np.repeat(self.numbers[:, 0], t * d)
+        if self.series.ids:
+            frame["id"] = np.repeat(np.array(self.series.ids), t * d)
+        if self.series.y is not None:
+            frame["label"] = np.repeat(labels[self.series.y], t * d)
+        if self.series.truth is not None:
+            frame["truth"] = self.series.truth.reshape(-1)
+        if self.mask is not None:
+            frame["mask"] = self.mask.reshape(-1)
+        if self.agreement is not None:
+            frame["agreement"] = np.repeat(self.agreement, t * d)
+        return pd.DataFrame(frame)[self.observed.reshape(-1)].reset_index(drop=True)
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to one .npz file; a failing write leaves no half file."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "series"}
+        values = {**own, **{f"series.{f.name}": getattr(self.series, f.name) for f in fields(self.series)}}
+        arrays = {name: np.asarray(v) for name, v in values.items() if v is not None and np.size(v)}
+        return write_arrays(path, arrays)
+
+    @classmethod
+    def load(cls, path: str | Path, max_bytes: int | None = None) -> Explanation:
+        """Read what `save` wrote; files that need more than `max_bytes` of memory are refused (see `read_arrays`)."""
+        known = {f.name for f in fields(cls)} | {f"series.{f.name}" for f in fields(Series)}
+        values: dict[str, Any] = read_arrays(path, known, max_bytes)
+        missing = {"series.x", "attribution", "prediction", "probability"} - set(values)
+        if missing:
+            raise ValueError(f"{path} is no saved explanation: it lacks {', '.join(sorted(missing))}.")
+        of_series = {name.removeprefix("series."): values.pop(name) for name in list(values) if name.startswith("series.")}
+        for name in ("ids", "channels", "units", "classes"):
+            of_series[name] = tuple(np.ravel(of_series.get(name, ())).astype(str).tolist())
+        try:
+            if "sampling_rate" in of_series:
+                of_series["sampling_rate"] = float(of_series["sampling_rate"].reshape(()))
+            values["signed"] = bool(values.get("signed", np.False_).reshape(()))
+            values["method"] = str(values.get("method", ""))
+            return cls(series=Series(**of_series), **values)
+        except ValueError as error:
+            raise ValueError(f"{path} is no saved explanation: {error}") from error

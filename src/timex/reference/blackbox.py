@@ -1,0 +1,197 @@
+"""Models that give answers and no gradients: estimators, functions, ONNX sessions. And a student that stands in for them.
+
+Shapes: N, B samples, T time steps, D channels, C classes, Z the width of the student's embedding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from timex.engine import Noise
+from timex.reference.adaptation import Adaptation
+from timex.reference.answers import answer_tensor, are_probabilities, log_probabilities, logits_of_answer, two_logits
+from timex.reference.base import Output, ReferenceModel
+
+log = logging.getLogger(__name__)
+
+BATCH = 1024
+"""Series in one call, at most."""
+CACHED = 65_536
+"""Answers that are kept, at most; each later call for the same series is free."""
+
+
+class Answering(NamedTuple):
+    """How a black box answers: the function from an array to answers, and what kind of answers they are."""
+
+    call: Callable[[Any], Any]
+    kind: str
+
+
+def answering(model: Any) -> Answering:
+    """The function of a black box to call, or a `ValueError` for what is no model."""
+    for kind in ("predict_proba", "decision_function"):
+        if callable(getattr(model, kind, None)):
+            return Answering(getattr(model, kind), kind)
+    if callable(getattr(model, "predict", None)):
+        return Answering(model.predict, "predict")
+    if callable(getattr(model, "run", None)) and callable(getattr(model, "get_inputs", None)):  # ONNX Runtime
+        return Answering(lambda x: model.run(None, {model.get_inputs()[0].name: x}), "onnx")
+    if callable(model):
+        return Answering(model, "function")
+    raise ValueError(
+        f"Expected a torch.nn.Module, an estimator with predict_proba or predict, or a function x -> output, got "
+        f"{type(model).__name__}."
+    )
+
+
+class BlackBox(ReferenceModel):
+    """A model that can only be asked. Its embedding is its answer.
+
+    Answers are cached by series and asked for in batches, since a call may be slow or cost money.
+
+    Args:
+        model: An estimator, a function or an ONNX Runtime session.
+        how: How to call and read it; `embedding`, `embedding_output`, `pool` and `forward` play no part.
+
+    Attributes:
+        asked: How many series the model was asked about.
+        calls: In how many calls.
+    """
+
+    arch = "black box"
+    stackable = False
+    gradients = False
+
+    def __init__(self, model: Any, how: Adaptation) -> None:
+        super().__init__()
+        unused = [f"{name}=" for name in ("embedding", "embedding_output", "pool", "forward") if name in how.given]
+        if unused:
+            raise ValueError(
+                f"A {type(model).__name__} is explained as a black box, which has no layers: leave out {', '.join(unused)}."
+            )
+        self.how, self.numbers, self.config = how, how.numbers, {}
+        self.model = model
+        self.flat: bool | None = None  # whether the model takes (N, T * D)
+        self.log = False
+        self.asked = self.calls = 0
+        self._cache: dict[bytes, NDArray[np.float32]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BlackBox:
+        """The same object: a copy would cost memory, and a session or a remote function has none."""
+        return self
+
+    def tried(
+        self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None, *, scale_numbers: bool = False
+    ) -> Self:
+        """Ask about a few series (B, T, D): find the shape that the model takes, and whether it gives probabilities."""
+        if self.flat is None:
+            self.n_steps, self.n_channels = x.shape[1:]
+            self.flat = self._takes_flat(x)
+            raw = self._raw(x)
+            self.log = self.how.task == "classify" and are_probabilities(raw)
+            self.n_classes = self.embedding_size = raw.shape[1]
+        return self
+
+    def output(
+        self,
+        x: Tensor,
+        times: Tensor | None = None,
+        observed: Tensor | None = None,
+        mask: Tensor | None = None,
+        noise: Noise | None = None,
+    ) -> Output:
+        """The answer, as embedding and as logits (B, C); it has no gradient."""
+        raw = self._raw(x)
+        logits = log_probabilities(raw) if self.log else raw
+        return Output(logits, logits)
+
+    def _raw(self, x: Tensor) -> Tensor:
+        """The answers as the task reads them, (B, C), from the cache where they are known."""
+        rows = x.detach().cpu().float().numpy()
+        keys = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+        new = {key: i for i, key in enumerate(keys) if key not in self._cache}
+        found: dict[bytes, NDArray[np.float32]] = {}
+        order = list(new.values())
+        for start in range(0, len(order), BATCH):
+            part = rows[order[start : start + BATCH]]
+            found |= zip((keys[i] for i in order[start : start + BATCH]), self._ask(part), strict=True)
+        answers = np.stack([found[key] if key in found else self._cache[key] for key in keys])
+        if len(self._cache) + len(found) > CACHED:
+            self._cache.clear()
+        self._cache |= found
+        return torch.as_tensor(answers, device=x.device)
+
+    def _ask(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        self.asked, self.calls = self.asked + len(x), self.calls + 1
+        call, kind = answering(self.model)
+        given = x if self.how.layout == "BTD" else np.ascontiguousarray(x.transpose(0, 2, 1))
+        value = call(given.reshape(len(given), -1) if self.flat else given)
+        return self._read(value, kind, x).numpy()
+
+    def _read(self, value: Any, kind: str, x: NDArray[np.float32]) -> Tensor:
+        series = torch.from_numpy(x)
+        if kind == "onnx" and self.how.output is None:
+            value = [v for v in value if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
+        if kind == "predict" and not self.how.numbers:
+            return self._one_hot(np.asarray(value))
+        if self.how.output is not None or (isinstance(value, list | tuple | dict) and not _is_rows(value)):
+            value = answer_tensor(_tensors(value), self.how, len(x))
+        answer = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+        if kind == "decision_function" and answer.ndim == 1:
+            return two_logits(answer.float())
+        return logits_of_answer(answer.detach().cpu(), self.how, series)
+
+    def _one_hot(self, predicted: NDArray[Any]) -> Tensor:
+        """Predicted classes as probabilities 0 and 1."""
+        classes = getattr(self.model, "classes_", None)
+        if classes is None:
+            raise ValueError(
+                f"{type(self.model).__name__} has predict alone: pass task='regress' if it gives numbers, or a function that "
+                "returns class probabilities."
+            )
+        return torch.from_numpy((predicted[:, None] == np.asarray(classes)).astype(np.float32))
+
+    def _takes_flat(self, x: Tensor) -> bool:
+        """Whether the model takes (N, T * D): it says so, or it fails on (N, T, D)."""
+        features = getattr(self.model, "n_features_in_", None)
+        if features is not None and int(features) == x[0].numel():
+            return True
+        try:
+            self._ask(x[:2].cpu().float().numpy())
+            return False
+        except Exception as error:
+            first = error
+        self.flat = True
+        try:
+            self._ask(x[:2].cpu().float().numpy())
+        except Exception:
+            raise ValueError(
+                f"The black box fails on x of shape {tuple(x[:2].shape)}, and as (N, T * D) too. "
+                f"{type(first).__name__}: {first}. Pass layout='BDT' if it takes (N, D, T), or a "
+                "function that brings x into its shape."
+            ) from first
+        finally:
+            self.flat = None
+        return True
+
+
+def _is_rows(value: Any) -> bool:
+    """Whether a list holds numbers or rows of numbers, and not several outputs."""
+    return isinstance(value, list) and bool(value) and not isinstance(value[0], np.ndarray | Tensor)
+
+
+def _tensors(value: Any) -> Any:
+    """Arrays in an output as tensors."""
+    if isinstance(value, dict):
+        return {name: _tensors(v) for name, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tensors(v) for v in value]
+    return torch.as_tensor(value) if isinstance(value, np.ndarray) else value

@@ -1,0 +1,140 @@
+"""Trials of a foreign model before anything is learned from it: each names what is wrong and what to pass instead.
+
+Shapes: B samples, T time steps, D channels, C classes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from timex.checks import warn_caller
+from timex.reference.answers import look_like_shares
+from timex.reference.base import Output, ReferenceModel
+from timex.reference.embedding import Tap
+
+if TYPE_CHECKING:
+    from timex.reference.wrapped import Wrapped
+
+
+def failure(model: Wrapped, error: Exception, x: Tensor, times: Tensor | None, observed: Tensor | None) -> ValueError:
+    """What to change where a model fails on series."""
+    words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+    if isinstance(error, TypeError) and "argument" in str(error) and "required positional" in str(error):
+        return ValueError(
+            f"The model needs more inputs than the series ({words}): pass forward=lambda model, x: model(x, ...) with them."
+        )
+    if isinstance(error, TypeError) and "unexpected keyword" in str(error):
+        return ValueError(f"The model takes no such keyword ({words}): pass another one as forward=.")
+    other = "BTD" if model.how.layout == "BDT" else "BDT"
+    shape = "(B, T, D)" if model.how.layout == "BTD" else "(B, D, T)"
+    if _runs(model, x, times, observed, other):
+        return ValueError(
+            f"The model fails on x as {shape} and runs on it as {'(B, D, T)' if other == 'BDT' else '(B, T, D)'}: pass "
+            f"layout={other!r} if x is (N, T, D), or transpose x if it is not. {words}"
+        )
+    return ValueError(
+        f"The model fails on x of shape {tuple(x.shape)}, handed over as {shape}, float32. {words}. Check T and D, and that "
+        "the model takes float32."
+    )
+
+
+def _runs(model: Wrapped, x: Tensor, times: Tensor | None, observed: Tensor | None, layout: Any) -> bool:
+    before = model.how
+    model.how = dataclasses.replace(before, layout=layout)
+    try:
+        model.called(x, times, observed)
+    except Exception:
+        return False
+    finally:
+        model.how = before
+    return True
+
+
+def require_gradient(model: ReferenceModel, x: Tensor, times: Tensor | None, observed: Tensor | None, method: str) -> None:
+    """Refuse a model through which no gradient reaches x, nor a fraction of it."""
+    with torch.enable_grad():
+        found = [_gradient(model, scale * x, times, observed) for scale in (1.0, 0.5, 0.1)]  # a sure answer has none at x
+    if all(gradient is None or bool((gradient == 0).all()) for gradient in found):
+        raise ValueError(
+            f"No gradient of the model's output reaches x, and {method} learns from gradients: the model rounds, detaches, or "
+            "leaves torch. Pass it as a function, such as lambda x: model(torch.as_tensor(x)).softmax(-1), to explain it as a "
+            "black box, or use a method without gradients, such as occlusion."
+        )
+
+
+def _gradient(model: ReferenceModel, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor | None:
+    """The gradient of a sum of all logits with different weights, (B, T, D); None if they have no history."""
+    point = x.detach().clone().requires_grad_()
+    logits = model(point, times, observed)
+    if not logits.requires_grad:
+        return None
+    weights = torch.arange(1, logits.shape[1] + 1, device=x.device)
+    return torch.autograd.grad((logits * weights).sum(), point, allow_unused=True)[0]
+
+
+@torch.no_grad()
+def warn_of_nan(model: Wrapped, x: Tensor, times: Tensor | None, observed: Tensor | None) -> None:
+    """Warn of a model that reads NaN itself: it sees 0 in missing cells unless its forward takes `observed`."""
+    if observed is None or bool(observed.all()) or "observed" in model.extras:
+        return
+    try:
+        changed = model(x.masked_fill(~observed, torch.nan), times, observed)
+    except Exception:
+        return
+    if bool(changed.isfinite().all()) and not torch.allclose(changed, model(x, times, observed), atol=1e-5):
+        warn_caller(
+            "The model reads NaN and answers differently when missing cells are 0, as they are here: pass forward=lambda "
+            "model, x, observed: model(x.masked_fill(~observed, float('nan')))."
+        )
+
+
+@torch.no_grad()
+def warn_of_axes(model: Wrapped, x: Tensor, times: Tensor | None, observed: Tensor | None) -> None:
+    """Warn of a convolution along the channels: x was handed over as (N, D, T)."""
+    given: list[tuple[nn.Conv1d, Tensor]] = []
+    handles = [
+        layer.register_forward_pre_hook(lambda m, inputs: given.append((m, inputs[0])))
+        for layer in model.module.modules()
+        if isinstance(layer, nn.Conv1d) and layer.kernel_size[0] > 1
+    ]
+    try:
+        model.called(x, times, observed)
+    finally:
+        for handle in handles:
+            handle.remove()
+    if given and given[0][1].shape == x.shape and x.shape[1] != x.shape[2] and torch.equal(given[0][1].float(), x):
+        d, t = x.shape[2], x.shape[1]
+        warn_caller(
+            f"The model convolves along the last axis of x, which has {d} entries and is read as channels: if x is (N, D, T), "
+            f"pass x.transpose(0, 2, 1), of shape (N, {d}, {t}), and layout='BDT'."
+        )
+
+
+def warn_of_shares(raw: Tensor, model: Wrapped) -> None:
+    """Warn of outputs between 0 and 1 that are neither logits nor probabilities of classes."""
+    if model.numbers or not look_like_shares(raw if model.how.task == "classify" else raw[:, 1] * 2):
+        return
+    if model.how.task == "classify":
+        warn_caller(
+            "The model's outputs lie between 0 and 1 and do not sum to 1, so they are no logits of classes: for labels that "
+            "may hold together pass task='multilabel', target=INDEX and output=lambda p: p.logit(1e-6); for numbers pass "
+            "task='regress'."
+        )
+    else:
+        warn_caller(
+            "The model's outputs lie between 0 and 1, as probabilities do, and logits are expected: pass "
+            "output=lambda p: p.logit(1e-6)."
+        )
+
+
+def warn_of_logits_as_embedding(out: Output, tap: Tap) -> None:
+    """Warn of a named layer that is the head."""
+    if tap.place == "output" and out.z.shape == out.logits.shape and torch.allclose(out.z, out.logits, atol=1e-6):
+        warn_caller(
+            f"The embedding, {tap}, equals the model's output: series would be compared by the decision alone. Name the layer "
+            "before the head, or leave out embedding=."
+        )

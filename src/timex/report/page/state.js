@@ -1,0 +1,116 @@
+/* What is shown: the state, the filters, and both in the address of the page. */
+
+const VIEWS = ["overview", "sample", "landmarks", "scores"];
+const state = {
+  view: "overview", // one of VIEWS
+  sample: 0, // place among the embedded explanations
+  landmark: landmarks.length ? 0 : null, // place in the ranking
+  colour: "prediction",
+  method: 0,
+  order: "given",
+  every: false, // all channels, not only the FEW strongest
+  filter: { class: null, true: null, correct: null, trust: null, near: null },
+  lasso: null, // corners in the plane of the map, [[x, y], ...]
+  zoom: { x: 0.5, y: 0.5, k: 1 },
+};
+const FIELDS = { class: "prediction", true: "label", correct: "correct", trust: "trust", near: "landmark" };
+let visible = new Uint8Array(N).fill(1);
+let shown = []; // places of the visible explanations
+
+const idOf = (i) => (meta.ids ? meta.ids[i] : String(data.sample[i]));
+/** Trust in an explanation by its code, as `timex.report.overview` numbers it. */
+const TRUST = [
+  { name: "empty", words: "empty: no cell has p > .5" },
+  { name: "weak", words: "weak: the surrogate disagrees" },
+  { name: "trusted", words: "trusted: the surrogate agrees" },
+  { name: "unchecked", words: "unchecked: no surrogate to ask" },
+];
+const trustLevels = () => [...TRUST.keys()].filter((level) => data.trust?.includes(level));
+const EMPTY = 0,
+  WEAK = 1,
+  TRUSTED = 2;
+
+const probability = (i, c) => data.probability[i * meta.modelClasses + c] / meta.fine;
+
+function applyFilters() {
+  const wanted = Object.entries(state.filter).filter(([key, value]) => value !== null && data[FIELDS[key]]);
+  const box = state.lasso && bounds(state.lasso);
+  shown = [];
+  for (let i = 0; i < N; i++) {
+    let kept = wanted.every(([key, value]) => data[FIELDS[key]][i] === value);
+    if (kept && box) {
+      const x = data.place[2 * i],
+        y = data.place[2 * i + 1];
+      kept = x >= box[0] && x <= box[1] && y >= box[2] && y <= box[3] && inside(state.lasso, x, y);
+    }
+    visible[i] = kept ? 1 : 0;
+    if (kept) shown.push(i);
+  }
+}
+
+function bounds(points) {
+  const xs = points.map((p) => p[0]),
+    ys = points.map((p) => p[1]);
+  return [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
+}
+
+function inside(polygon, x, y) {
+  let odd = false;
+  for (let a = 0, b = polygon.length - 1; a < polygon.length; b = a++) {
+    const [ax, ay] = polygon[a],
+      [bx, by] = polygon[b];
+    if (ay > y !== by > y && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) odd = !odd;
+  }
+  return odd;
+}
+
+// The state in the address, so that a view can be shared: only what differs from the start.
+
+function writeFragment() {
+  const f = new URLSearchParams();
+  if (state.view !== "sample") f.set("view", state.view);
+  f.set("sample", idOf(state.sample));
+  if (state.landmark) f.set("landmark", landmarks[state.landmark].number);
+  if (state.colour !== "prediction") f.set("colour", state.colour);
+  if (state.method !== 0) f.set("method", state.method === ALL ? "all" : methods[state.method].name);
+  if (state.order !== "given") f.set("order", state.order);
+  for (const [key, value] of Object.entries(state.filter)) if (value !== null) f.set(key, value);
+  if (state.lasso) f.set("lasso", state.lasso.map((p) => p.map((v) => v.toFixed(3)).join(",")).join(";"));
+  const { x, y, k } = state.zoom;
+  if (k !== 1 || x !== 0.5 || y !== 0.5) f.set("zoom", [x, y, k].map((v) => v.toFixed(3)).join(","));
+  try {
+    history.replaceState(null, "", "#" + f);
+  } catch {
+    location.replace("#" + f); // some browsers refuse replaceState on files
+  }
+}
+
+function readFragment() {
+  const f = new URLSearchParams(location.hash.slice(1));
+  const number = (text) => (text !== null && text !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
+  Object.assign(state, { view: f.has("sample") ? "sample" : "overview", colour: "prediction", method: 0, order: "given", zoom: { x: 0.5, y: 0.5, k: 1 } });
+  if (VIEWS.includes(f.get("view"))) state.view = f.get("view");
+  if (f.has("sample")) state.sample = Math.max(0, find(f.get("sample")));
+  const place = landmarks.findIndex((l) => l.number === number(f.get("landmark")));
+  if (place >= 0) state.landmark = place;
+  if (colourings().some(([key]) => key === f.get("colour"))) state.colour = f.get("colour");
+  const method = f.get("method") === "all" ? ALL : methods.findIndex((m) => m.name === f.get("method"));
+  if (method >= 0 && methods.length > 1) state.method = method;
+  if (f.get("order") === "strong") state.order = "strong";
+  for (const key of Object.keys(state.filter)) state.filter[key] = data[FIELDS[key]] ? number(f.get(key)) : null;
+  const corners = (f.get("lasso") || "").split(";").map((p) => p.split(",").map(Number));
+  state.lasso = corners.length > 2 && corners.flat().every(Number.isFinite) ? corners : null;
+  const zoom = (f.get("zoom") || "").split(",").map(Number);
+  if (zoom.length === 3 && zoom.every(Number.isFinite) && zoom[2] > 0) [state.zoom.x, state.zoom.y, state.zoom.k] = zoom;
+}
+
+/** The explanation called `text`, or the first whose name starts so, or -1. */
+function find(text) {
+  let start = -1;
+  for (let i = 0; i < N; i++) {
+    const id = idOf(i);
+    if (id === text) return i;
+    if (start < 0 && id.startsWith(text)) start = i;
+  }
+  return start;
+}

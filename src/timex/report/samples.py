@@ -1,0 +1,82 @@
+"""The samples that are drawn: which steps of one, in what order, and whether several explanations are of the same ones.
+
+Shapes: N samples, T time steps, D channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from timex.records import Explanation, Series
+
+
+def drawn_steps(times: NDArray[Any], observed: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The steps of one sample to draw, in the order of time. Gaps inside the series stay, the padding around it goes.
+
+    Padding may have any time, usually zero. A step without an observed cell therefore counts as a gap only if both its place
+    and its time lie among the observed steps.
+
+    Args:
+        times: (T,).
+        observed: (T, D).
+
+    Returns:
+        Indices of steps.
+    """
+    seen = observed.any(axis=1)
+    if not seen.any():
+        return np.arange(len(times))
+    first, last = np.flatnonzero(seen)[[0, -1]]
+    place = np.arange(len(times))
+    inside = (place > first) & (place < last) & (times > times[seen].min()) & (times < times[seen].max())
+    kept = np.flatnonzero(seen | inside)
+    return kept[np.argsort(times[kept], kind="stable")]
+
+
+def time_label(series: Series, times: NDArray[Any]) -> str:
+    """The name of the time axis: "time", or "step" where the drawn times (..., S) are 1..S, with the sampling rate if known.
+
+    >>> time_label(Series(np.zeros((1, 3, 1)), sampling_rate=250.0), np.arange(1, 4))
+    'step (250 per second)'
+    """
+    if not np.array_equal(np.broadcast_to(np.arange(1, times.shape[-1] + 1), times.shape), times):
+        return "time"
+    return "step" if series.sampling_rate is None else f"step ({series.sampling_rate:g} per second)"
+
+
+def channel_names(e: Explanation) -> tuple[str, ...]:
+    """Channel names with their units, or numbers where there are none."""
+    return e.channels or tuple(f"channel {k}" for k in range(e.x.shape[2]))
+
+
+def class_name(e: Explanation, c: int) -> str:
+    """The name of class `c`, or its number."""
+    return e.classes[c] if c < len(e.classes) else f"class {c}"
+
+
+def sample_name(e: Explanation, i: int) -> str:
+    """The sample's own name, or its number."""
+    return e.series.ids[i] if e.series.ids else str(i)
+
+
+def check_same_samples(methods: Mapping[str, Explanation]) -> Explanation:
+    """The first of several explanations, or a `ValueError` if they are not of the same samples."""
+    if not methods:
+        raise ValueError("Expected the explanations of at least one method, got none.")
+    name, first = next(iter(methods.items()))
+    for other, e in list(methods.items())[1:]:
+        if e.x.shape != first.x.shape:
+            raise ValueError(
+                f"Expected explanations of the same samples, got x of {first.x.shape} in {name}, {e.x.shape} in {other}."
+            )
+        differs = ~np.isclose(e.x, first.x).all(axis=(1, 2))
+        if differs.any():
+            raise ValueError(
+                f"Expected explanations of the same samples, got different series at {int(differs.argmax())} in {name} and "
+                f"in {other}."
+            )
+    return first

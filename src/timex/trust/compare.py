@@ -1,0 +1,221 @@
+"""Several methods on your own model and series, compared by what the model itself answers. No truth is needed.
+
+Shapes: N samples, T time steps, D channels, M methods.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from timex.explainers import Random
+from timex.explainers.base import Explainer
+from timex.metrics import Probe, faithfulness_scores, rank_correlation
+from timex.metrics.hiding import Fill
+from timex.records import Series, as_series
+from timex.reference.adaptation import How
+from timex.registry import EXPLAINERS, find
+from timex.trust.check import sampled
+from timex.trust.interval import Interval, plain
+from timex.trust.measure import Floats, predict_of
+from timex.trust.runs import Run, Runs
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+log = logging.getLogger(__name__)
+
+METHODS = ("gradients", "ig", "occlusion")
+"""Methods of a comparison by default: quick ones."""
+CONTROLS = ("amplitude", "random")
+"""Methods that see no model; every comparison has them."""
+MOST = 200
+"""Series of a comparison; more are sampled."""
+FILLS: tuple[Fill, ...] = ("mean", "local")
+"""Fills by default: rankings of methods differ from fill to fill."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of `compare`.
+
+    Attributes:
+        runs: Explanations and times by method.
+        scores: Scores of every sample, (N,), by method, then fill, then name (`timex.metrics.faithfulness`).
+        skipped: Why a method could not be run, by method.
+    """
+
+    runs: dict[str, Run]
+    scores: dict[str, dict[str, dict[str, Floats]]]
+    skipped: dict[str, str]
+
+    def gap(self, method: str) -> Floats:
+        """The evidence gap of every sample, mean over the fills, (N,)."""
+        return np.mean([scores["gap"] for scores in self.scores[method].values()], axis=0)
+
+    @cached_property
+    def ranking(self) -> list[str]:
+        """Methods, the one with the largest mean evidence gap first."""
+        return sorted(self.runs, key=lambda method: -float(self.gap(method).mean()))
+
+    @property
+    def best(self) -> str:
+        """The first of the ranking that sees the model."""
+        return next((method for method in self.ranking if method not in CONTROLS), self.ranking[0])
+
+    def behind(self, method: str) -> Interval:
+        """The evidence gap of the best method less that of another, paired by sample."""
+        return Interval.of(self.gap(self.best) - self.gap(method))
+
+    @cached_property
+    def correlation(self) -> pd.DataFrame:
+        """Mean rank correlation of |attribution| between methods, (M, M); NaN where an attribution is constant."""
+        import pandas as pd
+
+        maps = {name: (np.abs(r.explanation.attribution), r.explanation.observed) for name, r in self.runs.items()}
+        table = {
+            a: {b: Interval.of(rank_correlation(x, y, seen)).mean for b, (y, _) in maps.items()}
+            for a, (x, seen) in maps.items()
+        }
+        return pd.DataFrame(table)
+
+    def table(self) -> pd.DataFrame:
+        """One row per method, best first: mean scores under every fill, distance from the best with its interval, times."""
+        import pandas as pd
+
+        rows = {}
+        for method in self.ranking:
+            found = {
+                f"{name} ({fill})": float(values.mean())
+                for fill, scores in self.scores[method].items()
+                for name, values in scores.items()
+            }
+            behind = self.behind(method)._asdict()
+            times = {"seconds_per_sample": self.runs[method].seconds, "fit_seconds": self.runs[method].fit_seconds}
+            rows[method] = {**found, **{f"behind_{name}": value for name, value in behind.items()}, **times}
+        return pd.DataFrame.from_dict(rows, orient="index")
+
+    @property
+    def recommendation(self) -> str:
+        """Which method to use, in words."""
+        return " ".join(_recommendation(self))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the samples as plain values, for JSON; undefined correlations are None."""
+        return {
+            "best": self.best,
+            "recommendation": self.recommendation,
+            "methods": plain(self.table().to_dict(orient="index")),
+            "rank_correlation": plain(self.correlation.to_dict()),
+            "skipped": self.skipped,
+        }
+
+
+def compare(
+    model: Any,
+    x: ArrayLike | Tensor | Series,
+    methods: Sequence[str | Explainer[Any]] = METHODS,
+    train: ArrayLike | Tensor | Series | None = None,
+    *,
+    fills: Sequence[Fill] = FILLS,
+    folder: str | Path | None = None,
+    most: int = MOST,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = True,
+    **how: Unpack[How],
+) -> Comparison:
+    """Explain series by several methods, and ask the model which explanations point at its evidence.
+
+    Args:
+        model: The model to explain, a classifier: anything that the explainers take.
+        x: Held-out series, as the model takes them: (N, T, D), or a `Series`.
+        methods: Names from `timex.registry.EXPLAINERS`, or explainers of the same model with settings of their own. An
+            explainer that needs a fit must have one. The controls amplitude and random are added.
+        train: Series to fit on, and the source of the values that replace hidden cells; by default x.
+        fills: What takes the place of hidden cells (`timex.metrics.hiding.Fill`).
+        folder: Keep explanations there. The same comparison, started again, goes on from them.
+        most: Series to compare on; more are sampled.
+        seed: Seed of the sample and of random orders.
+        device: Where to run; by default the GPU if there is one.
+        progress: Show the progress of fits.
+        how: How to call and read the model, as for the explainers (`timex.adapt`).
+
+    Example:
+        >>> from torch import nn
+        >>> x = np.random.default_rng(0).normal(size=(30, 12, 2)).astype("float32")
+        >>> model = nn.Sequential(nn.Flatten(), nn.Linear(24, 8), nn.Tanh(), nn.Linear(8, 3))
+        >>> found = compare(model, x, ["saliency"], fills=("mean",), device="cpu")
+        >>> sorted(found.ranking)
+        ['amplitude', 'random', 'saliency']
+    """
+    if not fills:
+        raise ValueError("Expected at least one fill, got none: choose from timex.metrics.hiding.FILLS.")
+    series = sampled(as_series(x), most, seed)
+    known = as_series(x if train is None else train)
+    reference = Random(model, device=device, **how)
+    answers = reference.explain(series)
+    if reference.model.numbers:
+        raise ValueError("Expected a classifier, got a model of numbers: compare explains classes.")
+    probes = [Probe(predict_of(reference.model, series, reference.device), series, known, fill, seed=seed) for fill in fills]
+    runs = Runs(reference.model, answers, known, None if folder is None else Path(folder), progress)
+    done: dict[str, Run] = {}
+    scores, skipped = {}, {}
+    for name, make in _makers(methods).items():
+        try:
+            done[name] = runs.of(make(model, device, how), series)
+        except ValueError as error:  # the method cannot explain this model or these series
+            log.warning("%s is left out: %s", name, error)
+            skipped[name] = str(error)
+            continue
+        scores[name] = {str(p.fill): faithfulness_scores(done[name].explanation, p) for p in probes}
+    return Comparison(done, scores, skipped)
+
+
+def _makers(methods: Sequence[str | Explainer[Any]]) -> dict[str, Callable[[Any, Any, How], Explainer[Any]]]:
+    """How to make the explainer of every method, and of the controls, by name."""
+
+    def maker(method: str | Explainer[Any]) -> Callable[[Any, Any, How], Explainer[Any]]:
+        if isinstance(method, Explainer):
+            return lambda model, device, how: method
+        cls = find(EXPLAINERS, method, "method")
+        return lambda model, device, how: cls(model, device=device, **how)
+
+    named = {m.name if isinstance(m, Explainer) else m: m for m in (*CONTROLS, *methods)}
+    return {name: maker(method) for name, method in named.items()}
+
+
+def _recommendation(found: Comparison) -> list[str]:
+    best, runs = found.best, found.runs
+    if best in CONTROLS:
+        return ["No method that sees the model could be run: see skipped."]
+    over_random = Interval.of(found.gap(best) - found.gap("random"))
+    if over_random.low <= 0:
+        return [
+            "Use none of these methods: the best of them is no better than a random order "
+            f"(evidence gap of {best} over random {over_random})."
+        ]
+    said = [f"Use {best}: its evidence gap, {found.gap(best).mean():+.2f}, is the largest of the methods that see the model."]
+    equal = [m for m in found.ranking if m not in (best, *CONTROLS) and found.behind(m).low <= 0]
+    if equal:
+        said.append(f"Not clearly worse: {', '.join(equal)} (the interval of the difference includes 0).")
+        quickest = min(equal, key=lambda m: runs[m].seconds)
+        if runs[quickest].seconds < runs[best].seconds / 2:
+            said.append(f"Of these, {quickest} is {runs[best].seconds / runs[quickest].seconds:.0f} times as fast.")
+    if "amplitude" in runs and found.behind("amplitude").low <= 0:
+        said.append("The size of the values alone does as well: on these series the largest values decide.")
+    seen = [m for m in found.ranking if m not in CONTROLS]
+    for fill in found.scores[best]:
+        first = max(seen, key=lambda m: found.scores[m][fill]["gap"].mean())
+        if first != best:
+            said.append(f"Under the fill {fill} alone, {first} is first: the ranking depends on the fill.")
+    return said

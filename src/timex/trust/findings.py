@@ -1,0 +1,192 @@
+"""From a measured number to a verdict in words: one rule for each question that `check` asks.
+
+A rule returns a `Finding`. Agreement between surrogate and model can at most weaken a verdict: a surrogate may agree because an
+explanation keeps nearly everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from timex.trust.interval import Interval
+
+Verdict = Literal["trust", "weak", "do not use"]
+VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+ONE_CLASS = 0.995
+"""Share of the commonest class from which on a model counts as constant."""
+KEPT_MUCH, KEPT_NEARLY_ALL = 0.5, 0.8
+"""Shares of the cells kept above which an explanation singles out little, or nothing."""
+ALONE_GOOD, ALONE_POOR = 0.75, 0.5
+"""Shares of samples that keep their class, seen through the kept cells alone."""
+WITHOUT_HIGH = 0.6
+"""Share of samples that keep their class without the kept cells, above which these are not needed."""
+DROP = 0.15
+"""Fall of the agreement below that on training series from which on the series count as different."""
+ALIKE = 0.8
+"""Rank correlation from which on two maps count as nearly the same."""
+BEHIND_LITTLE, BEHIND_FAR = 0.1, 0.4
+"""How far the evidence gap may stay behind that of plain gradients: little, and too far."""
+USUAL, FAR = (0.5, 1.5), (1 / 3, 2.0)
+"""Median distance of series from the training mean, in training deviations: the usual range, and that of doubt."""
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict that trusts least; trust if there is none.
+
+    >>> worst(["trust", "weak"])
+    'weak'
+    """
+    return max(verdicts, key=VERDICTS.index, default="trust")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question.
+
+    Attributes:
+        name: The question, in a word or two.
+        value: What was measured; between 0 and 1 for shares.
+        verdict: What follows.
+        meaning: The value in words.
+        advice: What to do; empty where nothing needs doing.
+    """
+
+    name: str
+    value: float
+    verdict: Verdict
+    meaning: str
+    advice: str = ""
+
+
+def one_class(commonest: float, name: str, default: str) -> Finding:
+    """Whether the model predicts more than one class."""
+    if commonest >= ONE_CLASS:
+        return Finding(
+            "guessing",
+            commonest,
+            "do not use",
+            f"the model predicts {name} for {commonest:.1%} of the series: there is nothing to tell apart",
+            "check the model and how the series are scaled",
+        )
+    meaning = f"always guessing {name} would be right for {commonest:.1%}; for a blank series the model predicts {default}"
+    return Finding("guessing", commonest, "trust", meaning)
+
+
+def same_model(same: bool) -> Finding:
+    """Whether the explainer was fitted on the weights that it explains now."""
+    if same:
+        return Finding("same model", 1.0, "trust", "the model has the weights that the explainer was fitted on")
+    meaning = "the explainer was fitted on a model with other weights"
+    return Finding("same model", 0.0, "do not use", meaning, "fit the explainer again")
+
+
+def distance(median: float) -> Finding:
+    """Whether the series lie where the training series lie."""
+    meaning = f"the median series lies {median:.2f} training deviations from the training mean (expected: about 1)"
+    if USUAL[0] <= median <= USUAL[1]:
+        return Finding("training range", median, "trust", meaning)
+    advice = "scale the series as in the fit, or fit on series like these"
+    return Finding("training range", median, "weak" if FAR[0] <= median <= FAR[1] else "do not use", meaning, advice)
+
+
+def kept_share(share: float, empty: float) -> Finding:
+    """Whether the explanation singles anything out."""
+    meaning = f"{share:.1%} of the cells are kept; {empty:.1%} of the series keep none"
+    if share > KEPT_NEARLY_ALL:
+        return Finding("share kept", share, "do not use", meaning, "fit for more epochs, or on more series")
+    if empty > 0.5:
+        return Finding("share kept", share, "do not use", meaning, "read the scores, not the mask; or fit with a larger r")
+    if share > KEPT_MUCH or empty > 0.1:
+        return Finding("share kept", share, "weak", meaning, "fit for more epochs, or with another r")
+    return Finding("share kept", share, "trust", meaning)
+
+
+def kept_alone(share: float) -> Finding:
+    """Whether the kept cells suffice."""
+    meaning = f"seeing the kept cells alone, the model predicts the same class for {share:.1%} of the series"
+    if share >= ALONE_GOOD:
+        return Finding("kept alone", share, "trust", meaning)
+    advice = "fit for more epochs, or compare with another method: timex compare"
+    return Finding("kept alone", share, "weak" if share >= ALONE_POOR else "do not use", meaning, advice)
+
+
+def without_kept(share: float) -> Finding:
+    """Whether the kept cells are needed."""
+    meaning = f"without the kept cells, the model predicts the same class for {share:.1%} of the series"
+    if share <= WITHOUT_HIGH:
+        return Finding("without kept", share, "trust", meaning)
+    advice = "the kept cells are not the only reason: expect others beside them"
+    return Finding("without kept", share, "weak", meaning, advice)
+
+
+def gap(mean: float, over_random: Interval) -> Finding:
+    """Whether the evidence sits where the explanation points."""
+    meaning = f"evidence gap {mean:+.2f}; over a random order {over_random}"
+    if over_random.low <= 0:
+        return Finding(
+            "evidence gap", mean, "do not use", f"{meaning}: no better than random", "fit again, or use another method"
+        )
+    if mean <= 0:
+        return Finding("evidence gap", mean, "weak", meaning, "the evidence is spread over many cells: compare methods")
+    return Finding("evidence gap", mean, "trust", meaning)
+
+
+def moments(over_channels: Interval) -> Finding:
+    """Whether the explanation says when, and not only in which channel."""
+    meaning = f"evidence gap over the same scores averaged over time: {over_channels}"
+    if over_channels.low > 0:
+        return Finding("moments", over_channels.mean, "trust", meaning)
+    advice = "read it as which channels matter; do not read moments from it"
+    return Finding("moments", over_channels.mean, "weak", meaning, advice)
+
+
+def agreement(share: float, commonest: float, trained: float | None) -> Finding:
+    """Whether the surrogate, seeing the explanation alone, predicts the model's class. At most weak."""
+    meaning = f"the surrogate agrees with the model on {share:.1%} of these series (guessing: {commonest:.1%})"
+    if trained is not None and share < trained - DROP:
+        meaning += f", on {trained:.1%} of the training series"
+        return Finding(
+            "agreement", share, "weak", meaning, "these series differ from the training series: fit on series like these"
+        )
+    if share < (1 + commonest) / 2:
+        return Finding("agreement", share, "weak", meaning, "fit longer, or on more series")
+    return Finding("agreement", share, "trust", meaning)
+
+
+def amplitude(correlation: float, over_amplitude: Interval) -> Finding:
+    """Whether the explanation only repeats the size of the values."""
+    meaning = f"rank correlation {correlation:.2f} with the size of the values; evidence gap over theirs {over_amplitude}"
+    if correlation > ALIKE and over_amplitude.low <= 0:
+        return Finding(
+            "amplitude", correlation, "weak", meaning, "large values alone explain as much: test on series of equal size"
+        )
+    return Finding("amplitude", correlation, "trust", meaning)
+
+
+def gradients(over_gradients: Interval) -> Finding:
+    """Whether the explanation finds the evidence as well as gradients do without a fit."""
+    mean = over_gradients.mean
+    meaning = f"evidence gap over that of plain integrated gradients {over_gradients}"
+    if mean >= -BEHIND_LITTLE:
+        return Finding("gradients", mean, "trust", meaning)
+    advice = "fit for more epochs, or use the method gradients"
+    return Finding("gradients", mean, "weak" if mean >= -BEHIND_FAR else "do not use", meaning, advice)
+
+
+def shuffled_again(correlation: float) -> Finding:
+    """Whether explanations of a model with shuffled weights are other explanations."""
+    meaning = f"rank correlation {correlation:.2f} with explanations of a model with shuffled weights"
+    if correlation < ALIKE:
+        return Finding("shuffled weights", correlation, "trust", meaning)
+    return Finding("shuffled weights", correlation, "do not use", meaning, "the method does not follow the model: use another")
+
+
+def shuffled_score(over_shuffled: Interval) -> Finding:
+    """Whether the explanations fit this model better than models with shuffled weights."""
+    meaning = f"evidence gap over that of the same explanations for models with shuffled weights {over_shuffled}"
+    if over_shuffled.low > 0:
+        return Finding("shuffled weights", over_shuffled.mean, "trust", meaning)
+    return Finding("shuffled weights", over_shuffled.mean, "weak", meaning, "the explanations are not specific to this model")

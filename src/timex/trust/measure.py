@@ -1,0 +1,209 @@
+"""What `check` measures of an explainer on N series: the model's answers with cells hidden, and controls beside them.
+
+Shapes: N samples, T time steps, D channels, C classes.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from timex.explainers import Amplitude, Random
+from timex.explainers.base import Explainer
+from timex.explainers.smoothed_gradients import ChosenWidth, Gradients, GradientsConfig
+from timex.method.explainer import TimeX
+from timex.metrics import Probe, rank_correlation
+from timex.metrics.faithfulness import evidence_gap, top_cells
+from timex.metrics.hiding import Fill, Predict
+from timex.records import Baseline, Explanation, Series
+from timex.reference.base import ReferenceModel, weights_hash
+from timex.reference.blackbox import BlackBox
+from timex.reference.copies import copied
+from timex.reference.predict import model_predict
+from timex.reference.student import Distilled
+from timex.reference.wrapped import Wrapped
+from timex.trust.interval import Interval
+
+Floats = NDArray[np.float64]
+
+TOP = 0.15
+"""Share of the cells that count as kept if a method gives scores and no mask."""
+POINTS = 16
+"""Points of the integrated gradients that explanations are compared with."""
+FARTHEST = 100.0
+"""Largest distance of a cell that counts, in training deviations: a channel that was constant in training has none."""
+SHUFFLES = 2
+"""Models with shuffled weights."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Values of N series.
+
+    Attributes:
+        predicted: The model's class, (N,).
+        kept: Share of the measured cells that the explanation keeps, (N,).
+        alone: Whether the class stays when only the kept cells are seen, (N,).
+        without: Whether the class stays when the kept cells are hidden, (N,).
+        gap: Evidence gap of the explanation, (N,).
+        random: That of a random order, (N,).
+        size: That of the values' size, (N,).
+        gradients: That of plain integrated gradients, (N,); NaN for a black box.
+        channels: That of the explanation averaged over time, (N,); NaN for a single channel.
+        correlation: Rank correlation of the explanation and the values' size, (N,); NaN where one is constant.
+        distance: Root mean squared distance from the training mean, in training deviations, (N,).
+        agreement: Whether the surrogate agrees, (N,); all NaN without a surrogate.
+    """
+
+    predicted: NDArray[np.int64]
+    kept: Floats
+    alone: NDArray[np.bool_]
+    without: NDArray[np.bool_]
+    gap: Floats
+    random: Floats
+    size: Floats
+    gradients: Floats
+    channels: Floats
+    correlation: Floats
+    distance: Floats
+    agreement: Floats
+
+    def __len__(self) -> int:
+        return len(self.predicted)
+
+    def take(self, rows: NDArray[np.bool_]) -> Measured:
+        """The values of some series."""
+        return Measured(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+
+
+def measured(explainer: Explainer[Any], explanation: Explanation, probe: Probe) -> Measured:
+    """Ask the model of `probe` about an explanation of its series, and about a random order, the values' size and channels."""
+    series, a = probe.series, explanation.attribution
+    kept = explanation.mask if explanation.mask is not None else next(top_cells(probe, a, (TOP,)))
+    model, device = model_of(explainer), explainer.device
+    random, size = (control(model, device=device).explain(series).attribution for control in (Random, Amplitude))
+    agreement = np.full(len(series), np.nan) if explanation.agreement is None else explanation.agreement.astype(np.float64)
+    return Measured(
+        predicted=probe.classes,
+        kept=(kept & series.observed).sum((1, 2)) / np.maximum(series.observed.sum((1, 2)), 1),
+        alone=probe.probability(kept).argmax(1) == probe.classes,
+        without=probe.probability(~kept).argmax(1) == probe.classes,
+        gap=evidence_gap(probe, a),
+        random=evidence_gap(probe, random),
+        size=evidence_gap(probe, size),
+        gradients=gradient_gap(model, probe, device),
+        channels=evidence_gap(probe, over_time(a, series)) if series.shape[2] > 1 else np.full(len(series), np.nan),
+        correlation=rank_correlation(np.abs(a), size, series.observed),
+        distance=distance_from(probe.baseline, series),
+        agreement=agreement,
+    )
+
+
+def gradient_gap(model: ReferenceModel, probe: Probe, device: torch.device) -> Floats:
+    """Evidence gap of integrated gradients without smoothing, (N,): what needs no fit. NaN without a gradient."""
+    try:
+        plain = Gradients(model, GradientsConfig(n_points=POINTS, width=0), device=device)
+        plain.fitted_ = ChosenWidth(probe.baseline, 0)
+        return evidence_gap(probe, plain.explain(probe.series).attribution)
+    except ValueError:  # a black box, or a model that is constant or rounds
+        return np.full(len(probe.series), np.nan)
+
+
+def over_time(attribution: NDArray[np.float32], series: Series) -> Floats:
+    """|attribution| averaged over the measured steps of every channel, (N, T, D)."""
+    seen = series.observed
+    total = np.where(seen, np.abs(attribution), 0).sum(axis=1, keepdims=True, dtype=np.float64)
+    return np.broadcast_to(total / np.maximum(seen.sum(axis=1, keepdims=True), 1), series.shape)
+
+
+def distance_from(baseline: Baseline, series: Series) -> Floats:
+    """Root mean squared distance of measured cells from the baseline's mean, in its deviations, (N,).
+
+    Cells with next to no deviation in training take a hundredth of the channel's: a constant cell would count without bound.
+    """
+    mean, std = (v.astype(np.float64) for v in baseline)
+    least = 0.01 * np.sqrt((std**2).mean(axis=0) + mean.var(axis=0)) + np.finfo(np.float32).tiny
+    z = np.where(series.observed, (series.x - mean) / np.maximum(std, least), 0).clip(-FARTHEST, FARTHEST)
+    return np.sqrt((z**2).sum((1, 2)) / np.maximum(series.observed.sum((1, 2)), 1))
+
+
+# ------------------------------------------------------------------------------------------------------------- the model
+
+
+def model_of(explainer: Explainer[Any]) -> ReferenceModel:
+    """The frozen model that an explainer explains; a student, which passes questions on, for a black box."""
+    return explainer.fitted.reference if isinstance(explainer, TimeX) else explainer.model
+
+
+def predict_of(model: nn.Module, series: Series, device: torch.device | str) -> Predict:
+    """The model's probabilities of these series with cells hidden; attention is left as it is."""
+    times, observed = (None, None) if series.regular else (series.times, series.observed)
+    return model_predict(model, device, attention=False, times=times, observed=observed)
+
+
+def fitted_on_this_model(explainer: TimeX) -> bool:
+    """Whether the frozen model has the weights of the model at the fit."""
+    reference = explainer.fitted.reference
+    return (
+        reference.fingerprint if isinstance(reference, Wrapped) else weights_hash(reference)
+    ) == explainer.fitted.reference_hash
+
+
+def has_weights(model: ReferenceModel) -> bool:
+    """Whether the model's weights are known, so that they can be shuffled: a black box keeps its own to itself."""
+    return not isinstance(model, BlackBox | Distilled)
+
+
+@torch.no_grad()
+def shuffled(model: nn.Module, seed: int) -> nn.Module:
+    """A copy of the model with the entries of every weight tensor in a random order."""
+    other = copied(model)
+    generator = torch.Generator().manual_seed(seed)
+    for p in other.parameters():
+        order = torch.randperm(p.numel(), generator=generator).to(p.device)
+        p.copy_(p.flatten()[order].reshape(p.shape))
+    return other
+
+
+def shuffled_correlation(explainer: Explainer[Any], explanation: Explanation, series: Series, train: Series | None) -> float:
+    """Mean rank correlation of the explanations with those of models with shuffled weights; a fit is repeated on `train`."""
+    found = []
+    for seed in range(SHUFFLES):
+        other = copy.copy(explainer)
+        other.model, other.fitted_ = shuffled(explainer.model, seed), None
+        if train is not None:
+            other.fit(train, progress=False)
+        found.append(rank_correlation(explanation.attribution, other.explain(series).attribution, series.observed))
+    mean = Interval.of(found).mean
+    return 1.0 if np.isnan(mean) else mean  # constant maps are equal maps
+
+
+def shuffled_gap(explainer: Explainer[Any], explanation: Explanation, probe: Probe) -> Floats:
+    """Mean evidence gap of the same explanations for models with shuffled weights, (N,): no fit is repeated."""
+    gaps = []
+    for seed in range(SHUFFLES):
+        other = predict_of(shuffled(model_of(explainer), seed), probe.series, explainer.device)
+        asked = Probe(other, probe.series, probe.background, probe.fill, seed=probe.seed)
+        gaps.append(evidence_gap(asked, explanation.attribution))
+    return np.mean(gaps, axis=0)
+
+
+def probe_of(
+    explainer: Explainer[Any], series: Series, train: Series | None = None, fill: Fill | None = None, seed: int = 0
+) -> Probe:
+    """The explained model and the series.
+
+    The background is `train`, else the explainer's own, else the series. The fill is a shift if the explainer was fitted with
+    it, else the mean, unless given.
+    """
+    own = explainer.fitted if isinstance(explainer, TimeX) else None
+    background = train if train is not None else series if own is None else own.baseline
+    if fill is None:
+        fill = "shift" if own is not None and own.fill == "shift" else "mean"
+    return Probe(predict_of(model_of(explainer), series, explainer.device), series, background, fill, seed=seed)

@@ -1,0 +1,20 @@
+"""`timex data`."""
+
+from timex.data.synthetic import Recipe
+
+
+def test_list_and_describe(tiny, invoke):
+    assert "freqshapes │ 50" in invoke("data", "list")
+    described = invoke("data", "describe", "freqshapes")
+    assert "up every 17" in described
+    assert "T = 50, D = 1" in described
+    assert "│ train │ 96 │" in described
+    assert "│ test │ 32 │" in described
+
+
+def test_list_draws_only_a_few_samples(invoke, monkeypatch):
+    drawn, part = {}, Recipe.part
+    monkeypatch.setattr(Recipe, "part", lambda self, p, s, f, n: drawn.update({self.name: n}) or part(self, p, s, f, n))
+    printed = invoke("data", "list")
+    assert "seqcomb_mv │ 200 │ 4 │ 4 │ 5,000 / 100 / 1,000 │ yes" in printed
+    assert drawn["seqcomb_mv"] < 10

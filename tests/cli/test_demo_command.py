@@ -1,0 +1,21 @@
+"""`timex demo`, as a user sees it first."""
+
+import json
+
+import pytest
+
+
+@pytest.mark.slow
+def test_demo(invoke, tmp_path):
+    output = invoke("demo", "--out", tmp_path)
+    assert "reference model: F1" in output
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert scores["reference"]["f1"] >= 0.95
+    assert scores["timex"]["auprc"] >= 0.75
+    assert scores["timex"]["auprc"] > max(scores[name]["auprc"] for name in ("gradients", "ig", "amplitude", "random"))
+    pictures = {p.name for p in tmp_path.glob("*.png")}
+    assert pictures == {"explanation.png", "comparison.png", "landmarks.png", "history.png"}
+    assert "open" in output
+    assert (tmp_path / "report.html").stat().st_size < 2_000_000
+    explain = ("explain", "--explainer", tmp_path / "explainer", "--data", "lowvar", "--out", tmp_path / "e.npz")
+    assert "agree" in invoke(*explain)

@@ -1,0 +1,115 @@
+"""`timex fit`: settings, presets, output folders, and training that fails."""
+
+import numpy as np
+import pytest
+
+from timex import TimeX, TimeXConfig, load_reference
+from timex.cli.fit import settings
+from timex.io.files import write_series
+from timex.io.folder import read_folder
+
+
+def saved_config(folder):
+    return TimeXConfig.from_dict(read_folder(folder, "explainer")[0]["config"])
+
+
+def test_settings_by_name_come_after_options_and_preset():
+    given = {"lr": 0.2, "smoothing": None, "epochs": 7, "seed": None}
+    assert settings("default", "x.npz", "", given) == TimeXConfig(lr=0.2, epochs=7)
+    paper = TimeXConfig.paper("lowvar", "cnn")
+    assert settings("paper", "lowvar", "cnn", {"epochs": None}) == paper
+    assert settings("paper", "lowvar", "transformer", {}).mask.hide == "auto"
+    changed = settings("paper", "lowvar", "cnn", given, ["epochs=3", "loss.lam_e=0.5", "training.clip=none"])
+    assert changed == paper.replaced({"lr": 0.2, "epochs": 3, "loss.lam_e": 0.5, "training.clip": None})
+
+
+def test_every_setting_can_be_set():
+    for name, value in TimeXConfig().flat().items():
+        assert settings("default", "x.npz", "", {}, [f"{name}={value}"]) == TimeXConfig(), name
+
+
+@pytest.mark.parametrize(
+    ("preset", "data", "assignment", "words"),
+    [
+        ("default", "x.npz", "loss.lam=1", "Unknown setting 'loss.lam': did you mean loss.lam_"),
+        ("default", "x.npz", "epochs", "Expected a setting as name=value, got 'epochs'"),
+        ("default", "x.npz", "loss.r=2", "Expected r < 1, got 2"),
+        ("default", "x.npz", "mask.hide=never", "Expected hide among value, attention, both, auto, got 'never'"),
+        ("paper", "train.npz", "lr=.1", "one of the paper's data sets as --data with --preset paper, got the file train.npz"),
+        ("paper", "equalshapes", "lr=.1", "known for freqshapes, .*, not for 'equalshapes'"),
+    ],
+)
+def test_wrong_settings(preset, data, assignment, words):
+    with pytest.raises(ValueError, match=words):
+        settings(preset, data, "cnn", {}, [assignment])
+
+
+def test_the_settings_reach_the_fit(small, invoke, tmp_path):
+    fit = ("fit", "--reference", small.reference, "--data", "freqshapes", "--epochs", 1, "--out", tmp_path)
+    invoke(*fit, "--preset", "paper", "--set", "generator.layers=1", "--set", "n_landmarks=7")
+    expected = TimeXConfig.paper("freqshapes", "transformer").replaced({"epochs": 1, "generator.layers": 1, "n_landmarks": 7})
+    assert saved_config(tmp_path) == expected
+
+
+def test_smoothing_smooths_explanations(small, invoke, tmp_path):
+    fit = ("fit", "--reference", small.reference, "--data", "freqshapes", "--epochs", 1)
+    for width in (0, 3):
+        invoke(*fit, "--out", tmp_path / str(width), "--smoothing", width)
+    found = [TimeX.load(f, load_reference(f / "reference"), device="cpu") for f in (tmp_path / "0", tmp_path / "3")]
+    assert [explainer.fitted.smoothing for explainer in found] == [0, 3]
+    rough = [np.abs(np.diff(explainer.explain(small.test).attribution, 2, axis=1)).mean() for explainer in found]
+    assert rough[1] < rough[0] / 3
+
+
+@pytest.mark.parametrize("out", ["reference", "reference/explainer", "reference/reference"])
+def test_an_explainer_inside_the_reference_folder(small, invoke, tmp_path, out):
+    """The reference's files are copied once, however the two folders lie."""
+    reference = tmp_path / "reference"
+    reference.mkdir()
+    for path in small.reference.iterdir():
+        (reference / path.name).write_bytes(path.read_bytes())
+    before = load_reference(reference)
+    invoke("fit", "--reference", reference, "--data", "freqshapes", "--epochs", 1, "--out", tmp_path / out)
+    assert TimeX.load(tmp_path / out, load_reference(tmp_path / out / "reference")).fitted.shape == (50, 1)
+    assert load_reference(reference).state_dict().keys() == before.state_dict().keys()
+    assert len(list(tmp_path.rglob("*"))) < 15
+
+
+def test_the_copied_reference_can_be_fitted_again(small, invoke, tmp_path):
+    """--reference DIR/reference --out DIR: source and target of the copy are one folder."""
+    fit = ("fit", "--data", "freqshapes", "--epochs", 1, "--out", tmp_path)
+    invoke(*fit, "--reference", small.reference)
+    files = sorted(p.name for p in (tmp_path / "reference").iterdir())
+    invoke(*fit, "--reference", tmp_path / "reference")
+    assert sorted(p.name for p in (tmp_path / "reference").iterdir()) == files
+
+
+def test_the_output_folder_is_checked_before_the_fit(small, fails, tmp_path, monkeypatch):
+    (tmp_path / "e").write_text("a file")
+    monkeypatch.setattr("timex.method.explainer.fit_all", lambda *_, **__: 1 / 0)
+    printed = fails("fit", "--reference", small.reference, "--data", "freqshapes", "--out", tmp_path / "e" / "deeper")
+    assert "deeper: Not a directory. Choose another --out." in printed
+
+
+def test_a_layer_of_a_reference_names_the_options(small, fails, tmp_path):
+    fit = ("fit", "--reference", small.reference, "--data", "freqshapes", "--out", tmp_path / "o")
+    assert "called and read in one way: leave out --embedding." in fails(*fit, "--embedding", "encoder")
+
+
+def test_a_training_that_diverged_is_one_clear_line(fails, own_model):
+    x = 1e30 * np.random.default_rng(0).normal(size=(40, 12, 1))
+    np.savez("x.npz", x=x.astype(np.float32), y=(x[:, 0, 0] > 0).astype(np.int64))
+    (own_model / "my_net.py").write_text(
+        "from torch import nn\nnet = lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.ReLU(), nn.Linear(4, 2))\n"
+    )
+    fit = ("fit", "--data", "x.npz", "--out", "o", "--model", "my_net:net", "--embedding", 2, "--epochs", 1, "--device", "cpu")
+    assert "error: No epoch gave a finite validation value" in fails(*fit)
+    assert not (own_model / "o").exists()
+
+
+def test_a_file_that_asks_for_too_much_memory(series, fails, invoke, own_model):
+    write_series("train.npz", series)
+    fit = ("fit", "--model", "my_net:net", "--embedding", "body", "--pool", 2, "--data", "train.npz", "--out", "e")
+    printed = fails(*fit, "--epochs", 1, "--max-bytes", 100)
+    needed = printed.split("--max-bytes ")[1].split()[0]
+    invoke(*fit, "--epochs", 1, "--max-bytes", needed)

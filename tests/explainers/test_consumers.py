@@ -1,0 +1,78 @@
+"""Explainers as other tools use them: scikit-learn's clone, pickle and joblib, captum.metrics."""
+
+import pickle
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from timex import TimeX, TimeXConfig
+from timex.explainers import Gradients, IntegratedGradients, Occlusion
+
+B, T, D, C = 8, 9, 2, 3
+
+
+def series(n=B):
+    return torch.randn(n, T, D, generator=torch.Generator().manual_seed(0))
+
+
+def model():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), nn.Linear(T * D, 5), nn.Tanh(), nn.Linear(5, C))
+
+
+def explainers():
+    module = model()
+    return [
+        TimeX(module, "1", TimeXConfig(epochs=1), classes=("a", "b", "c")),
+        Gradients(module, layout="BTD"),
+        IntegratedGradients(module),
+    ]
+
+
+@pytest.mark.parametrize("explainer", explainers(), ids=lambda e: e.name)
+def test_clone_makes_an_unfitted_twin(explainer):
+    explainer.fit(series(30), progress=False)
+    twin = clone(explainer)
+    assert twin.fitted_ is None
+    assert twin.get_params() == explainer.get_params()
+    twin.fit(series(30), progress=False)
+    np.testing.assert_array_equal(twin.explain(series()).attribution, explainer.explain(series()).attribution)
+
+
+def test_set_params_forgets_the_fit():
+    explainer = Gradients(model()).fit(series(30), progress=False)
+    config = Gradients.config_class(width=2)
+    assert explainer.set_params(config=config) is explainer
+    assert explainer.config is config
+    assert explainer.fitted_ is None
+    with pytest.raises(ValueError, match=r"^Unknown keyword layuot=: did you mean layout=\?$"):
+        explainer.set_params(layuot="BDT")
+
+
+@pytest.mark.parametrize("explainer", explainers(), ids=lambda e: e.name)
+def test_a_fitted_explainer_is_pickled(explainer, tmp_path):
+    expected = explainer.fit(series(30), progress=False).explain(series()).attribution
+    again = pickle.loads(pickle.dumps(explainer))
+    np.testing.assert_array_equal(again.explain(series()).attribution, expected)
+    joblib.dump(explainer, tmp_path / "e.joblib")
+    np.testing.assert_array_equal(joblib.load(tmp_path / "e.joblib").explain(series()).attribution, expected)
+
+
+def test_captum_metrics_take_an_explainer():
+    from captum.metrics import sensitivity_max
+
+    explainer = Occlusion(model())
+    x = series(3)
+    assert torch.equal(explainer.attribute((x,))[0], explainer.attribute(x))
+    values = sensitivity_max(explainer.attribute, x, n_perturb_samples=2)
+    assert values.shape == (3,)
+    assert values.isfinite().all()
+    with pytest.raises(ValueError, match=r"^Expected one tensor of series, got 2: give other inputs with forward=\.$"):
+        explainer.attribute((x, x))
+    with pytest.raises(TypeError, match="return_convergence_delta"):
+        explainer.attribute(x, return_convergence_delta=True)

@@ -1,0 +1,105 @@
+"""Series from what other libraries hold them in."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from timex import Series
+
+N, T, D = 5, 7, 3
+X = np.random.default_rng(0).normal(size=(N, T, D)).astype(np.float32)
+Y = ["up", "down", "up", "up", "down"]
+CODES = [1, 0, 1, 1, 0]
+
+
+class Columns:
+    """What a Hugging Face data set offers."""
+
+    def __init__(self, **columns):
+        self.columns, self.column_names = columns, list(columns)
+
+    def with_format(self, kind):
+        assert kind == "numpy"
+        return self.columns
+
+
+class Items(torch.utils.data.Dataset):
+    def __len__(self):
+        return N
+
+    def __getitem__(self, i):
+        return {"past_values": torch.tensor(X[i]), "label": CODES[i]}
+
+
+def panel():
+    index = pd.MultiIndex.from_product([[f"p{i}" for i in range(N)], range(T)])
+    return pd.DataFrame(X.reshape(-1, D), index=index, columns=["a", "b", "c"])
+
+
+LOADER = DataLoader(TensorDataset(torch.tensor(X), torch.tensor(CODES)), batch_size=2)
+
+
+@pytest.mark.parametrize(
+    ("data", "y", "options"),
+    [
+        (X, Y, {}),
+        (torch.tensor(X), np.array(CODES)[:, None], {}),
+        (X.transpose(0, 2, 1), Y, {"layout": "BDT"}),  # aeon, sktime, tsai
+        (list(X), Y, {}),
+        ([x.T for x in X], Y, {"layout": "BDT"}),  # a list of aeon
+        (panel(), Y, {}),  # sktime
+        (Columns(x=X, label=CODES, id=np.arange(N)), None, {}),
+        (Columns(past=list(X), other=list(X), label=CODES), None, {"column": "past"}),
+        (LOADER, None, {}),
+        (Items(), None, {}),
+        (TensorDataset(torch.tensor(X), torch.tensor(CODES)), None, {}),
+        ([(x, y) for x, y in zip(X, CODES, strict=True)], None, {}),
+        ({"x": X, "y": CODES}, None, {}),
+    ],
+)
+def test_the_same_series_from_every_container(data, y, options):
+    series = Series.from_(data, y, **options)
+    np.testing.assert_array_equal(series.x, X)
+    assert series.regular
+    assert series.y.tolist() == CODES
+    assert series.classes == (("down", "up") if y is Y else ("0", "1"))
+
+
+def test_a_panel_keeps_its_names():
+    series = Series.from_(panel(), units=("m", "s", "g"))
+    assert series.ids == ("p0", "p1", "p2", "p3", "p4")
+    assert series.channel_labels == ("a [m]", "b [s]", "c [g]")
+
+
+def test_series_of_different_length_are_padded():
+    rows = [X[0, :4], X[1], X[2, :2]]
+    for data, layout in ((rows, "BTD"), ([row.T for row in rows], "BDT")):
+        series = Series.from_(data, layout=layout)
+        assert series.shape == (3, T, D)
+        assert series.observed[:, :, 0].sum(1).tolist() == [4, 7, 2]
+        np.testing.assert_array_equal(series.x[0, :4], X[0, :4])
+    univariate = Series.from_([X[0, :4, 0], X[1, :, 0]])
+    assert univariate.shape == (2, T, 1)
+
+
+def test_labels_that_are_no_class_numbers_become_names():
+    series = Series.from_(X, [-1, 1, 1, -1, 10])
+    assert series.classes == ("-1", "1", "10")
+    assert series.y.tolist() == [0, 1, 1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "text"),
+    [
+        ([X[0], X[1][:, :2]], {}, r"equal numbers of channels, got \[\(2,\), \(3,\)\]: pass layout='BDT'"),
+        (Columns(a=X, b=X), {}, r"Expected the column with the series as column=, one of a, b, got None"),
+        (panel().reset_index(drop=True), {}, r"indexed by \(sample, time\), got 1 level: use set_index"),
+        (3, {}, r"Expected arrays, a list of them, a panel, a data set or a loader, got int"),
+        (Series(X), {}, r"got a Series: use it as it is"),
+    ],
+)
+def test_what_cannot_be_read(data, options, text):
+    with pytest.raises(ValueError, match=text):
+        Series.from_(data, **options)

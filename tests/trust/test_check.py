@@ -1,0 +1,240 @@
+"""The verdict on explainers that are right or wrong by construction. Slow: seven planted failures of TimeX."""
+
+import copy
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from torch import nn
+from windows import C, D, T, windows_model, windows_series
+
+from timex import Series, TimeX, TimeXConfig, check
+from timex.explainers import Amplitude, Gradients, IntegratedGradients, Occlusion, Random
+from timex.records import Explanation
+from timex.trust.measure import distance_from, measured, over_time, probe_of, shuffled
+
+HELD_OUT = windows_series(120, seed=1)
+TRAIN = windows_series(240)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return windows_model()
+
+
+@pytest.fixture(scope="module")
+def explainer(model):
+    return Gradients(model, device="cpu").fit(TRAIN, progress=False)
+
+
+class Masked(IntegratedGradients):
+    """Integrated gradients from the zero series, and a mask: the four largest cells, but none for one class."""
+
+    name = "masked"
+    empty = -1
+
+    def _explain(self, batch):
+        a = super()._explain(batch)["attribution"].abs()
+        edge = a.flatten(1).topk(4).values[:, -1:, None]
+        return {"attribution": a, "mask": (a >= edge) & (batch.target != self.empty)[:, None, None]}
+
+
+class EmptyForOne(Masked):
+    empty = 2
+
+
+class WholeChannels(Masked):
+    """Keeps every step of the deciding channel."""
+
+    def _explain(self, batch):
+        a = super()._explain(batch)["attribution"].detach()
+        a = over_time(a.numpy(), Series(batch.x.numpy()))
+        return {"attribution": torch.tensor(a, dtype=torch.float32), "mask": torch.tensor(a == a.max((1, 2), keepdims=True))}
+
+
+def verdicts(group):
+    return {f.name: f.verdict for f in group.findings if f.verdict != "trust"}
+
+
+def test_explanations_that_are_right_are_trusted(model, explainer):
+    for found in (check(explainer, HELD_OUT, TRAIN), check(Masked(model, device="cpu"), HELD_OUT, TRAIN)):
+        assert found.verdict == "trust", str(found)
+        assert found.default == "rest"
+        assert [(g.name, g.n) for g in found.classes] == [("rest", 40), ("early", 40), ("late", 40)]
+        late = found.classes[2]
+        assert (late["kept alone"].value, late["without kept"].value) == (1.0, 0.0)
+    assert late["share kept"].value == pytest.approx(4 / (T * D))
+
+
+def test_explainers_have_a_shortcut(explainer):
+    assert explainer.check(HELD_OUT, TRAIN, seed=1) == check(explainer, HELD_OUT, TRAIN, seed=1)
+
+
+def test_a_random_order_and_the_size_of_values_are_not_trusted(model):
+    assert verdicts(check(Random(model, device="cpu"), HELD_OUT, TRAIN).overall)["evidence gap"] == "do not use"
+    found = check(Amplitude(model, device="cpu"), HELD_OUT, TRAIN)
+    assert verdicts(found.overall)["shuffled weights"] == "do not use"  # another model gets the same explanations
+    assert found.verdict == "do not use"
+
+
+def test_empty_masks_of_one_class_weaken_the_whole(model):
+    found = check(EmptyForOne(model, device="cpu"), HELD_OUT, TRAIN)
+    assert found.verdict == "weak"
+    assert [g.verdict for g in found.classes[1:]] == ["trust", "do not use"]
+    assert verdicts(found.classes[2])["share kept"] == "do not use"
+
+
+def test_whole_channels_say_no_moments(model):
+    found = check(WholeChannels(model, device="cpu"), HELD_OUT, TRAIN)
+    assert verdicts(found.overall)["moments"] == "weak"
+    assert found.overall["kept alone"].verdict == "trust"  # the channel is right
+
+
+def test_a_constant_model_is_not_trusted(model):
+    constant = copy.deepcopy(model)
+    with torch.no_grad():
+        constant[1].weight.zero_()
+    found = check(Occlusion(constant, device="cpu"), HELD_OUT, TRAIN)
+    assert verdicts(found.overall)["guessing"] == "do not use"
+    assert verdicts(found.overall)["evidence gap"] == "do not use"
+    assert found.verdict == "do not use"
+    assert found.classes[0].verdict == "do not use"
+
+
+@pytest.mark.parametrize("x", [5 * HELD_OUT.x, HELD_OUT.x + 4, 0.05 * HELD_OUT.x], ids=["large", "shifted", "small"])
+def test_series_from_elsewhere_are_not_trusted(explainer, x):
+    found = check(explainer, Series(x), TRAIN)
+    assert verdicts(found.overall)["training range"] == "do not use"
+
+
+def test_a_class_of_few_series_is_weak(explainer):
+    few = HELD_OUT.take(np.r_[np.flatnonzero(HELD_OUT.y != 2), np.flatnonzero(HELD_OUT.y == 2)[:3]])
+    assert verdicts(check(explainer, few, TRAIN).classes[2]) == {"series": "weak"}
+
+
+def test_the_result_is_plain_json(explainer):
+    facts = json.loads(json.dumps(check(explainer, HELD_OUT, TRAIN).to_dict(), allow_nan=False))
+    assert (facts["verdict"], facts["default_class"], facts["overall"]["verdict"]) == ("trust", "rest", "trust")
+    names = [f["name"] for f in facts["overall"]["findings"]]
+    assert names[:3] == ["guessing", "training range", "share kept"]
+    assert len(names) == len(set(names))
+
+
+def test_a_model_of_numbers_is_refused():
+    regression = nn.Sequential(nn.Flatten(), nn.Linear(T * D, 1))
+    explainer = IntegratedGradients(regression, task="regress", device="cpu")
+    with pytest.raises(ValueError, match="Expected an explainer of a classifier"):
+        check(explainer, HELD_OUT)
+
+
+def test_a_refit_needs_training_series(explainer):
+    with pytest.raises(ValueError, match="Expected train= for a refit"):
+        check(explainer, HELD_OUT, refit=True)
+
+
+def test_refitting_for_shuffled_models(model, explainer):
+    found = check(explainer, HELD_OUT, TRAIN, refit=True)
+    assert "with explanations of a model with shuffled weights" in found.overall["shuffled weights"].meaning
+    assert found.verdict == "trust"
+    assert explainer.fitted_ is not None  # the explainer itself stays fitted
+
+
+def test_measured_values_by_hand(model):
+    """Two series of class 1 whose explanation keeps half of the window, and the other half is zero."""
+    x = np.zeros((2, T, D), np.float32)
+    x[:, 2:4, 0] = 4.0
+    a = np.where(x > 0, 1.0, 0.0).astype(np.float32)
+    a[1, 2:4, 0] = 0.0
+    a[1, 20, 1] = 1.0  # the second explanation points elsewhere
+    e = Explanation(
+        series=Series(x),
+        attribution=a,
+        mask=a > 0.5,
+        prediction=np.array([1, 1]),
+        probability=np.eye(C, dtype=np.float32)[[1, 1]],
+    )
+    nothing = Series(np.zeros((3, T, D))).baseline()
+    explainer = IntegratedGradients(model, device="cpu")
+    explainer.explain(e.series)  # an explainer tries its model on the first series
+    probe = dataclasses.replace(probe_of(explainer, e.series), background=nothing)
+    m = measured(explainer, e, probe)
+    assert m.predicted.tolist() == [1, 1]
+    assert m.alone.tolist() == [True, False]
+    assert m.without.tolist() == [False, True]
+    assert m.kept.tolist() == [2 / (T * D), 1 / (T * D)]
+    assert m.correlation == pytest.approx([1.0, spearmanr(a[1].ravel(), np.abs(x[1]).ravel()).statistic])
+
+
+def test_distance_counts_training_deviations():
+    train = Series(np.array([[[0.0, 10.0], [0.0, 10.0]], [[2.0, 30.0], [2.0, 30.0]]]))  # means 1, 20; deviations 1, 10
+    x = np.array([[[1.0, 20.0], [1.0, 20.0]], [[4.0, 50.0], [4.0, 50.0]]])
+    np.testing.assert_allclose(distance_from(train.baseline(), Series(x)), [0, 3], atol=1e-6)
+
+
+def test_shuffling_keeps_the_values_and_the_model(model):
+    before = model[1].weight.clone()
+    other = shuffled(model, 0)
+    assert torch.equal(model[1].weight, before)
+    assert not torch.equal(other[1].weight, before)
+    assert torch.equal(other[1].weight.flatten().sort().values, before.flatten().sort().values)
+
+
+# -------------------------------------------------------------------------------------- planted failures of a fitted TimeX
+
+
+@pytest.fixture(scope="module")
+def fitted(model):
+    return TimeX(model, device="cpu").fit(TRAIN, progress=False)
+
+
+def refitted(fitted, **changes):
+    """The explainer with another model or generator, as if loaded so."""
+    other = copy.copy(fitted)
+    other.fitted_ = dataclasses.replace(fitted.fitted, **changes)
+    return other
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+class TestPlantedFailures:
+    def test_a_good_fit(self, fitted):
+        found = check(fitted, HELD_OUT)
+        assert found.verdict == "trust", str(found)
+
+    def test_one_epoch_of_the_papers_objective(self, model):
+        config = dataclasses.replace(TimeXConfig.paper("freqshapes", "cnn"), epochs=1)
+        found = check(TimeX(model, config=config, device="cpu").fit(TRAIN, progress=False), HELD_OUT)
+        assert found.verdict == "do not use", str(found)
+
+    def test_a_generator_with_random_weights(self, fitted):
+        random = copy.deepcopy(fitted.fitted.model)
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for p in random.generator.parameters():
+                p.copy_(torch.randn(p.shape, generator=generator))
+        found = check(refitted(fitted, model=random), HELD_OUT)
+        assert found.verdict == "do not use", str(found)
+
+    def test_a_model_with_shuffled_weights(self, fitted):
+        found = check(refitted(fitted, reference_hash="another"), HELD_OUT)
+        assert verdicts(found.overall)["same model"] == "do not use"
+        other = shuffled(fitted.fitted.reference, 1)
+        found = check(refitted(fitted, reference=other), HELD_OUT)
+        assert found.verdict != "trust", str(found)
+
+    def test_a_constant_model(self, fitted):
+        constant = copy.deepcopy(fitted.fitted.reference)
+        with torch.no_grad():
+            for p in constant.parameters():
+                p.zero_()
+            list(constant.parameters())[-1][1] = 3.0
+        found = check(refitted(fitted, reference=constant), HELD_OUT)
+        assert verdicts(found.overall)["guessing"] == "do not use"
+
+    def test_series_from_another_distribution(self, fitted):
+        assert check(fitted, Series(5 * HELD_OUT.x)).verdict == "do not use"
+        noise = np.random.default_rng(3).normal(size=HELD_OUT.shape) * HELD_OUT.x.std()
+        assert check(fitted, Series(noise)).overall["training range"].value > 1

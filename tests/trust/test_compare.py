@@ -1,0 +1,168 @@
+"""Methods compared on a model whose reasons are known."""
+
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from windows import windows_model, windows_series
+
+from timex import Series, compare
+from timex.explainers import Gradients, IntegratedGradients, Random
+from timex.metrics.faithfulness import evidence_gap
+from timex.metrics.hiding import Probe
+from timex.reference.predict import model_predict
+from timex.trust.interval import Interval
+
+HELD_OUT, TRAIN = windows_series(60, seed=1), windows_series(90)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return windows_model()
+
+
+@pytest.fixture(scope="module")
+def found(model):
+    return compare(model, HELD_OUT, ["gradients", "saliency"], TRAIN, fills=("mean", "local"), device="cpu", progress=False)
+
+
+def test_scores_are_those_of_the_metrics(model, found):
+    gradients = Gradients(model, device="cpu").fit(TRAIN, progress=False).explain(HELD_OUT)
+    for fill in ("mean", "local"):
+        probe = Probe(model_predict(model), HELD_OUT, TRAIN, fill)
+        expected = evidence_gap(probe, gradients.attribution)
+        np.testing.assert_allclose(found.scores["gradients"][fill]["gap"], expected, atol=1e-5)
+        assert found.table().loc["gradients", f"gap ({fill})"] == pytest.approx(expected.mean(), abs=1e-5)
+
+
+def test_methods_that_see_the_model_come_first_and_random_last(found):
+    assert found.best == "gradients"
+    assert found.ranking[-1] == "random"
+    assert found.behind("gradients") == (0, 0, 0)
+    difference = Interval.of(found.gap("gradients") - found.gap("random"))
+    assert found.behind("random") == difference
+    assert difference.low > 0
+    assert found.recommendation.startswith("Use gradients: its evidence gap")
+
+
+def test_agreement_of_methods(found):
+    table = found.correlation
+    assert set(table.columns) == {"gradients", "saliency", "amplitude", "random"}
+    np.testing.assert_allclose(np.diag(table), 1)
+    np.testing.assert_allclose(table, table.T)
+    assert abs(table.loc["random", "gradients"]) < 0.1 < table.loc["saliency", "gradients"]
+
+
+def test_equal_methods_are_named_with_the_quicker_one(model):
+    class Slow(IntegratedGradients):
+        name = "slow"
+
+    found = compare(model, HELD_OUT, [Slow(model, device="cpu"), "ig"], TRAIN, fills=("mean",), device="cpu")
+    other = next(name for name in ("slow", "ig") if name != found.best)
+    assert f"Not clearly worse: {other}" in found.recommendation
+
+
+def test_no_method_is_recommended_if_none_is_better_than_random(model):
+    class Blind(Random):
+        name = "blind"
+
+    found = compare(model, HELD_OUT, [Blind(model, Random.config_class(seed=5), device="cpu")], TRAIN, device="cpu")
+    assert found.recommendation.startswith("Use none of these methods")
+
+
+def test_a_comparison_goes_on_from_its_folder(model, tmp_path, monkeypatch):
+    options = {"fills": ("mean",), "folder": tmp_path, "device": "cpu", "progress": False}
+    first = compare(model, HELD_OUT, ["gradients"], TRAIN, **options)
+    fits = []
+    monkeypatch.setattr(Gradients, "_fit", lambda *a: fits.append(a))
+    second = compare(model, HELD_OUT, ["gradients", "saliency"], TRAIN, **options)
+    assert fits == []
+    for name in ("gradients", "random"):
+        assert second.runs[name].explanation.attribution.tobytes() == first.runs[name].explanation.attribution.tobytes()
+        assert (second.runs[name].seconds, second.runs[name].fit_seconds) == (
+            first.runs[name].seconds,
+            first.runs[name].fit_seconds,
+        )
+
+
+@pytest.mark.parametrize("change", ["train", "x", "model"])
+def test_another_question_is_another_run(model, tmp_path, change):
+    other = windows_model()
+    with torch.no_grad():
+        other[1].bias.add_(torch.tensor([1.0, 0.0, 0.0]))
+    changes = {"train": HELD_OUT, "x": HELD_OUT.take(slice(30)), "model": other}
+    asked = {"model": model, "x": HELD_OUT, "methods": ["gradients"], "train": TRAIN}
+    for question in (asked, {**asked, change: changes[change]}):
+        compare(**question, fills=("mean",), folder=tmp_path, device="cpu", progress=False)
+    assert len(list(tmp_path.glob("gradients-*.npz"))) == 2
+
+
+def test_a_half_written_run_is_made_again(model, tmp_path):
+    options = {"fills": ("mean",), "folder": tmp_path, "device": "cpu"}
+    first = compare(model, HELD_OUT, ["saliency"], TRAIN, **options)
+    (times,) = tmp_path.glob("saliency-*.json")
+    times.unlink()
+    second = compare(model, HELD_OUT, ["saliency"], TRAIN, **options)
+    assert times.is_file()
+    np.testing.assert_array_equal(first.gap("saliency"), second.gap("saliency"))
+
+
+def test_methods_that_cannot_explain_are_left_out_with_a_reason(caplog):
+    def black_box(x):
+        p = 1 / (1 + np.exp(-x[:, 2:6, 0].mean(1)))
+        return np.stack([1 - p, p], axis=1)
+
+    with caplog.at_level(logging.WARNING):
+        found = compare(black_box, HELD_OUT, ["ig", "occlusion"], TRAIN, fills=("mean",), device="cpu")
+    assert "needs gradients" in found.skipped["ig"]
+    assert found.best == "occlusion"
+    assert "ig is left out" in caplog.text
+
+
+def test_the_result_is_plain_json(found):
+    facts = json.loads(json.dumps(found.to_dict()))
+    assert facts["best"] == "gradients"
+    assert facts["methods"]["gradients"]["behind_mean"] == 0
+    assert facts["rank_correlation"]["random"]["random"] == 1
+
+
+def test_undefined_correlations_are_none_in_json(model):
+    class Level(Random):
+        name = "level"
+
+        def _explain(self, batch):
+            return {"attribution": torch.ones_like(batch.x)}
+
+    found = compare(model, HELD_OUT, [Level(model, device="cpu")], TRAIN, fills=("mean",), device="cpu")
+    facts = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert facts["rank_correlation"]["level"]["random"] is None
+    assert facts["recommendation"].startswith("Use none of these methods")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m: compare(m, HELD_OUT, ["lime"], device="cpu"), "Unknown method 'lime'"),
+        (lambda m: compare(m, HELD_OUT, fills=(), device="cpu"), "at least one fill"),
+        (lambda m: compare(m, HELD_OUT, ["saliency"], fills=("blur",), device="cpu"), "Expected fill among"),
+    ],
+)
+def test_wrong_arguments_are_named(model, call, words):
+    with pytest.raises(ValueError, match=words):
+        call(model)
+
+
+def test_a_model_of_numbers_is_refused():
+    regression = nn.Sequential(nn.Flatten(), nn.Linear(48, 1))
+    with pytest.raises(ValueError, match="Expected a classifier"):
+        compare(regression, HELD_OUT, ["saliency"], task="regress", device="cpu")
+
+
+def test_bare_arrays_and_missing_cells(model):
+    seen = np.random.default_rng(0).random(HELD_OUT.shape) < 0.9
+    found = compare(model, Series(HELD_OUT.x, observed=seen), ["saliency"], fills=("mean", "local"), device="cpu")
+    assert np.isfinite(found.table().to_numpy()).all()
+    assert compare(model, HELD_OUT.x, ["saliency"], fills=("mean",), most=20, device="cpu").gap("saliency").shape == (20,)
