@@ -1,13 +1,11 @@
-"""Two small seeded fits, one for each objective, give the explanations that they gave before, bit for bit on one CPU.
+"""Two small seeded fits, one for each objective, give the explanations that they gave before, on one CPU thread.
 
-The values are those of 2026-11-18, after the evidence objective became the default. The comparison of the restructuring "One
-house" with the code before it is in commit 976e416. A change that alters the values on purpose computes them anew and says so
-in its message: `python tests/method/test_golden.py` prints them.
+The values are those of 2026-11-18, after the evidence objective became the default. Processors round in different ways, even
+with the same instruction set, so values are compared to 1e-5. A change that alters the values on purpose computes them anew
+and says so in its message: `python tests/method/test_golden.py` prints them.
 
 Shapes: distinct N, T, D and C for each fit.
 """
-
-import hashlib
 
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ from timex import TimeX, TimeXConfig
 from timex.reference.base import initialised
 from timex.testing import balanced
 
-MADE_WITH = ("2.13.0", "AVX512")
-"""Version of torch and instruction set of the processor: others round in another way, so that only the values are compared."""
 SMALL = {"epochs": 3, "n_landmarks": 6, "seed": 7}
 
 
@@ -43,16 +39,10 @@ def paper():
 
 
 EXPECTED = {
-    default: (
-        "c48cc890cc6286e7d4388e46ae133528de01e418a9a40a0a35397d2aedf5953e",
-        [0.25448, 0.30173, 0.27329, 0.29961, 0.0],
-    ),
-    paper: (
-        "71da93447987e735221391fbadb4337fce7f7b0295172725feac9d3b218d195d",
-        [0.54808, 0.72566, 0.72253, 0.5625, 0.53084],
-    ),
+    default: [0.254485, 0.301732, 0.273289, 0.299615, 0.0, 0.414189, 0.007956],
+    paper: [0.548084, 0.725665, 0.722535, 0.562497, 0.53084, 0.500578, -0.012694],
 }
-"""SHA-256 of the attributions of the first 9 samples, and their first values."""
+"""The first values of the attributions of 9 samples, then the two means of `summary`."""
 
 
 def attribution(make):
@@ -61,21 +51,18 @@ def attribution(make):
     return explainer.explain(x[:9], observed=None if observed is None else observed[:9]).attribution
 
 
-def digest(values):
-    return hashlib.sha256(values.tobytes()).hexdigest()
+def summary(values):
+    """The first values, the mean, and a mean that changes with the place of every value."""
+    places = np.cos(np.arange(values.size))
+    return [*values.reshape(-1)[:5], values.mean(), (values.reshape(-1) * places).mean()]
 
 
 @pytest.mark.parametrize("make", EXPECTED, ids=lambda make: make.__name__)
 def test_explanations_are_those_of_before(make):
-    expected, first = EXPECTED[make]
-    values = attribution(make)
-    np.testing.assert_allclose(values.reshape(-1)[: len(first)], first, atol=1e-5)
-    if (torch.__version__.split("+")[0], torch.backends.cpu.get_cpu_capability()) == MADE_WITH:
-        assert digest(values) == expected
+    np.testing.assert_allclose(summary(attribution(make)), EXPECTED[make], atol=1e-5)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for make in EXPECTED:
-        values = attribution(make)
-        print(make.__name__, digest(values), values.reshape(-1)[:5].round(5).tolist())
+        print(make.__name__, [round(float(value), 6) for value in summary(attribution(make))])
