@@ -76,6 +76,8 @@ def test_a_hash_is_that_of_all_settings():
         ("data/freqshapes", ["timex", "random", "reference", "explainer", "dtw"]),
         ("model/transformer", ["timex", "random", "reference", "explainer", "dtw"]),
         ("explainer/timex", ["timex", "explainer", "dtw"]),
+        ("objective/evidence", ["timex", "explainer", "dtw"]),
+        ("objective/paper", []),
         ("measure/ground_truth", ["timex", "random"]),
         ("data/lowvar", []),
     ],
@@ -87,13 +89,14 @@ def test_a_raised_revision_makes_other_cells(monkeypatch, name, moved):
         return {"timex": own.key, "reference": own.reference_folder, "explainer": own.explainer_folder, **others}
 
     before = names()
-    monkeypatch.setitem(REVISIONS, name, 1)
+    monkeypatch.setitem(REVISIONS, name, 99)
     after = names()
     assert sorted(k for k in before if before[k] != after[k]) == sorted(moved)
 
 
 def test_revisions_are_of_known_components():
     known = {"data": {*DATASETS, *ORIGINS}, "model": {*REFERENCES, "forecaster"}, "explainer": EXPLAINERS, "measure": MEASURES}
+    known["objective"] = {"evidence", "paper"}
     for name in REVISIONS:
         kind, own = name.split("/")
         assert own in known[kind], name

@@ -81,10 +81,12 @@ def loss_by_hand(objective, batch, hyper, key=3):
         cells = float(p[i].sum())
         place = (float(price[i]) + 1) / 2
         cost = math.exp((1 - place) * math.log(hyper["price_low"]) + place * math.log(hyper["price_high"]))
-        terms["sufficiency"] += max(0.0, whole - from_kept) / unit / B
-        terms["necessity"] += max(0.0, from_hidden - none) / unit / B
-        terms["size"] += cost * math.log(1 + cells / hyper["free_cells"]) / B
-        terms["variation"] += float((p[i, 1:] - p[i, :-1]).abs().sum()) / (cells + hyper["free_cells"]) / B
+        given = float(batch["blank"][i].softmax(-1)[c])
+        weight = 1.0 if objective.fill == "shift" else min(1.0, (1 - given) / (1 - 1 / C))
+        terms["sufficiency"] += weight * max(0.0, whole - from_kept) / unit / B
+        terms["necessity"] += weight * max(0.0, from_hidden - none) / unit / B
+        terms["size"] += weight * cost * math.log(1 + cells / hyper["free_cells"]) / B
+        terms["variation"] += weight * float((p[i, 1:] - p[i, :-1]).abs().sum()) / (cells + hyper["free_cells"]) / B
     return terms
 
 
@@ -102,6 +104,17 @@ def test_the_loss_is_the_loop_over_samples(fill, missing):
     total = expected["sufficiency"] + 0.7 * expected["necessity"] + expected["size"] + 0.2 * expected["variation"]
     assert float(found["loss"]) == pytest.approx(total, rel=1e-3)
     assert min(expected.values()) > 0
+
+
+def test_a_class_that_a_blank_series_gets_trains_nothing():
+    """Its masks would become empty, and its cells would no longer be ranked."""
+    objective, params, frozen, batch, hyper = made()
+    batch["blank"] = torch.nn.functional.one_hot(batch["logits"].argmax(-1), C) * 60.0
+    terms = objective.loss(params, frozen, batch, hyper, noise())
+    gradients = torch.autograd.grad(terms["loss"], list(params.values()), allow_unused=True)
+    assert all(gradient is None or not gradient.any() for gradient in gradients)
+    objective.fill = "shift"  # which has no blank series
+    assert objective.loss(params, frozen, batch, hyper, noise())["size"] > 0
 
 
 @torch.no_grad()

@@ -16,8 +16,10 @@ from timex.reference.train import TrainConfig
 from timex.registry import DATASETS, EXPLAINERS, REFERENCES, find
 from timex.settings import Settings, setting
 
-REVISIONS: dict[str, int] = {}
-"""Revision of a component; raise it to invalidate cached results. Names: data/NAME, model/ARCH, explainer/NAME, measure/NAME.
+REVISIONS: dict[str, int] = {"objective/evidence": 1}
+"""Revision of a component; raise it to invalidate cached results.
+
+Names: data/NAME, model/ARCH, explainer/NAME, objective/NAME (of TimeX), measure/NAME.
 
 Raise it when a change of code changes what is measured under that name and no setting shows it.
 """
@@ -70,8 +72,9 @@ class Cell:
     def settings(self) -> dict[str, Any]:
         """What the explainer depends on, but for the fold."""
         config = None if self.config is None else {**asdict(self.config), "seed": self.seed}  # the fold's follows from it
-        method = self.experiment.method
-        return {"model": self.model, "method": method, "config": config, **_revisions(f"explainer/{method}")}
+        method, objective = self.experiment.method, getattr(self.config, "objective", None)
+        revised = _revisions(f"explainer/{method}", f"objective/{objective}")
+        return {"model": self.model, "method": method, "config": config, **revised}
 
     @cached_property
     def config_hash(self) -> str:

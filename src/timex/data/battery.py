@@ -168,15 +168,6 @@ def draw_relations(rng: Generator, n: int) -> Series:
     return Series(x, y=y, truth=truth)
 
 
-# ------------------------------------------------------------------------------------------------- sets of the last run
-
-
-def draw_bumps(rng: Generator, n: int) -> Series:
-    """A bump of 11 steps on one of two smooth signals; its sensor and sign are the class."""
-    y, x = balanced_labels(rng, n, 4), smooth(rng, n, 150, 2, 8)
-    return Series(x, y=y, truth=written(x, rng.integers(10, 130, n), y // 2, 2 * SIGN[y % 2][:, None] * bump(3, 5)))
-
-
 def draw_bursts(rng: Generator, n: int) -> Series:
     """A burst of 32 steps on a slow sine; its period, 6, 10 or 16 steps, is the class."""
     y, phase = balanced_labels(rng, n, 3), rng.uniform(0, 2 * np.pi, (2, n))
@@ -184,6 +175,15 @@ def draw_bursts(rng: Generator, n: int) -> Series:
     x = np.sin(slow)[:, :, None]
     burst = packet(32, np.array([6.0, 10.0, 16.0])[y], phase[1])
     return Series(x, y=y, truth=written(x, rng.integers(10, 155, n), on_first(n), burst))
+
+
+# ------------------------------------------------------------------------------------------------- sets of the last run
+
+
+def draw_bumps(rng: Generator, n: int) -> Series:
+    """A bump of 11 steps on one of two smooth signals; its sensor and sign are the class."""
+    y, x = balanced_labels(rng, n, 4), smooth(rng, n, 150, 2, 8)
+    return Series(x, y=y, truth=written(x, rng.integers(10, 130, n), y // 2, 2 * SIGN[y % 2][:, None] * bump(3, 5)))
 
 
 def draw_spikes(rng: Generator, n: int) -> Series:
@@ -292,11 +292,11 @@ GUIDE = _named(
     HeldOut("heldout_stuck", 108, draw_stuck, THREE_SENSORS, 3),
     HeldOut("heldout_last", 109, draw_last, DOWN_UP, 1, arch="lstm"),
     HeldOut("heldout_relations", 110, draw_relations, ("equal", "opposite"), 2),
+    HeldOut("heldout_bursts", 112, draw_bursts, ("period 6", "period 10", "period 16"), 1),
 )
 """Sets on which settings may be chosen."""
 FINAL = _named(
     HeldOut("heldout_bumps", 111, draw_bumps, TWO_BY_SIGN, 2),
-    HeldOut("heldout_bursts", 112, draw_bursts, ("period 6", "period 10", "period 16"), 1),
     HeldOut("heldout_spikes", 113, draw_spikes, ("up, up, up", "down, down, down", "up, down, up"), 1),
     HeldOut("heldout_triangles", 114, draw_triangles, DOWN_UP, 2, arch="lstm"),
     HeldOut("heldout_trends", 115, draw_trends, DOWN_UP, 4, arch=RESIDUAL),

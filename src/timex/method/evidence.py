@@ -16,7 +16,7 @@ from timex.method.masking import bernoulli_straight_through, filled
 from timex.method.model import TimeXModel
 from timex.method.objective import FROZEN
 from timex.reference.base import ReferenceModel
-from timex.reference.evidence import evidence
+from timex.reference.evidence import evidence, open_share
 
 HARD = 0.5
 """Share of the surrogate's training samples that use the mask p > .5, as explanations do; the others use a sample of p."""
@@ -57,7 +57,8 @@ class EvidenceObjective:
         size, variation = priced(p, hyper["free_cells"])
         cost = hyper["price_low"] * (hyper["price_high"] / hyper["price_low"]) ** ((price[:, 0, 0] + 1) / 2)
         terms = {"sufficiency": suffices, "necessity": remains, "size": cost * size, "variation": variation}
-        terms = {name: value.mean() for name, value in terms.items()}
+        weight = weights(batch["logits"], batch["blank"], self.fill, self.forecasts)
+        terms = {name: (weight * value).mean() for name, value in terms.items()}
         total = terms["sufficiency"] + hyper["lam_hidden"] * terms["necessity"] + terms["size"]
         return {"loss": total + hyper["lam_variation"] * terms["variation"], **terms, "kept": p.mean()}
 
@@ -88,6 +89,22 @@ class EvidenceObjective:
             none = none.clamp(max=0)
         unit = (whole - none).clamp_min(1)
         return (whole - from_kept).relu() / unit, (from_hidden - none).relu() / unit
+
+
+def weights(answer: Tensor, blank: Tensor, fill: str, forecasts: bool) -> Tensor:
+    """How much every sample counts when masks are learned and smoothed, (B,).
+
+    A class that a blank series gets as well needs no kept cell. Its samples would empty their masks and leave their cells
+    without an order. They count less, and the generator treats them as it learns from the other classes. A shift has no blank
+    series, and a forecast no classes: all samples count the same.
+
+    Args:
+        answer: The model's outputs for the series, (B, C).
+        blank: Its outputs for blank series, (B, C).
+        fill: What hidden cells hold.
+        forecasts: Whether the outputs are forecast values.
+    """
+    return answer.new_ones(len(answer)) if forecasts or fill == "shift" else open_share(answer, blank)
 
 
 def priced(p: Tensor, free_cells: Tensor | float) -> tuple[Tensor, Tensor]:

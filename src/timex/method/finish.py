@@ -6,7 +6,7 @@ Shapes: N samples, T time steps, D channels, C classes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from timex.engine import Tensors
 from timex.method.config import TimeXConfig
+from timex.method.evidence import weights
 from timex.method.explain import chunk_size, explain_masks, keep_probability, smoothed_probability
 from timex.method.landmarks import Landmarks, medoids, survey
 from timex.method.masking import filled
@@ -109,11 +110,17 @@ def best_smoothing(task: Task, p: Tensor) -> int:
             x, times, observed = batch["x"], batch.get("times"), batch.get("observed")
             answer = partial(_answer, task, times, observed)
             fill, blank = filled(task.fill, x, mean, std, None), answer(mean.expand_as(x))
+            weight = weights(batch["logits"], blank, task.fill, task.config.forecasts)
             gap_of = partial(gap, answer, x, fill=fill, blank=blank, spread=task.spread, observed=observed)
-            yield gap_of, batch["p"], observed
+            yield partial(_weighted, gap_of, weight), batch["p"], observed
 
     gaps = gaps_by_width(parts())
     return max(gaps, key=lambda width: gaps[width])
+
+
+def _weighted(gap_of: Callable[[Tensor], Tensor], weight: Tensor, attribution: Tensor) -> Tensor:
+    """The gap of every sample times its weight, (B,)."""
+    return weight * gap_of(attribution)
 
 
 def _answer(task: Task, times: Tensor | None, observed: Tensor | None, view: Tensor) -> Tensor:

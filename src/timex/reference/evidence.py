@@ -53,6 +53,26 @@ def evidence(view: Tensor, answer: Tensor, spread: Tensor | float | None = None)
     return -(view - answer).square().mean(-1) / spread
 
 
+def open_share(answer: Tensor, blank: Tensor) -> Tensor:
+    """How open the predicted class is before anything is seen, (B,): 0 if a blank series gets it for sure, 1 if not at all.
+
+    A blank series without an opinion, with the probability 1 / C for each class, also gives 1. The evidence of a class that the
+    model gives to a blank series says little about cells: the class stays, whatever is hidden.
+
+    Args:
+        answer: Logits of the series, (B, C).
+        blank: Logits of a blank series, (B, C).
+
+    Example:
+        >>> blank = torch.tensor([[0.9, 0.1]]).log().expand(2, 2)
+        >>> open_share(torch.tensor([[5.0, 0.0], [0.0, 5.0]]), blank)
+        tensor([0.2000, 1.0000])
+    """
+    n_classes = blank.shape[-1]
+    given = blank.softmax(-1).gather(-1, answer.argmax(-1, keepdim=True)).squeeze(-1)
+    return ((1 - given) * n_classes / (n_classes - 1)).clamp(max=1)
+
+
 def path_gradients(evidence_of: Answer, x: Tensor, baseline: Tensor, n_points: int) -> Tensor:
     """Integrated gradients of `evidence_of` (B, T, D) -> (B,) from `baseline` to x by the midpoint rule, (B, T, D), signed."""
     total = torch.zeros_like(x)
