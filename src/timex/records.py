@@ -308,6 +308,7 @@ class Explanation:
         probability: The model's class probabilities, (N, C).
         signed: Whether a negative attribution means "speaks against the class".
         method: The registry name of the explainer.
+        contrast: The class that `prediction` is contrasted with, (N,), or None: "why this class and not that?".
         mask: The cells kept, attribution > .5 for TimeX, (N, T, D) bool, or None.
         embedding: The explanation's place in the latent space of explanations, (N, Z), or None.
         landmark: The nearest landmark, (N,), or None.
@@ -322,6 +323,7 @@ class Explanation:
     probability: NDArray[np.float32]
     signed: bool = False
     method: str = ""
+    contrast: NDArray[np.int64] | None = None
     mask: NDArray[np.bool_] | None = None
     embedding: NDArray[np.float32] | None = None
     landmark: NDArray[np.int64] | None = None
@@ -387,6 +389,8 @@ class Explanation:
         }
         if self.numbers is None:
             frame["prediction"] = np.repeat(labels[self.prediction], t * d)
+            if self.contrast is not None:
+                frame["contrast"] = np.repeat(labels[self.contrast], t * d)
         elif self.numbers.shape[1] == 1:
             frame["prediction"] = np.repeat(self.numbers[:, 0], t * d)
         if self.series.ids:

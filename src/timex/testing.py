@@ -174,6 +174,7 @@ def _targets(case: Case) -> None:
     n = len(case.few)
     if not case.explainer.takes_target:
         _raises(ValueError, "a target", lambda: case.explainer.explain(case.few, target=np.zeros(n, dtype=int)))
+        _raises(ValueError, "a contrast", lambda: case.explainer.explain(case.few, contrast="runner-up"))
         return
     predicted = case.explanation.prediction
     case.same("the predicted class as target", case.explainer.explain(case.few, target=predicted).attribution)

@@ -112,6 +112,26 @@ def test_a_method_that_needs_a_fit(small, invoke, series, tmp_path, monkeypatch)
     assert Explanation.load(tmp_path / "b.npz").method == "sgt_grad"
 
 
+def test_a_target_and_a_contrast(small, invoke, tmp_path):
+    names = small.test.classes
+    asked = ("--method", "saliency", "--target", names[2], "--contrast", "runner-up")
+    printed = invoke(*explain(small, *asked, "--out", tmp_path / "e.csv"))
+    assert "contrast" in printed
+    e = read_explanation(tmp_path / "e.csv")
+    assert set(e.prediction.tolist()) == {2}
+    np.testing.assert_array_equal(e.contrast, np.argsort(e.probability, axis=1)[:, -2])
+    arguments = explain(small, "--method", "saliency", "--target", 3, "--contrast", names[0], "--json")
+    result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
+    assert {(s["class"], s["contrast"]) for s in json.loads(result.stdout)["samples"]} == {(names[3], names[0])}
+
+
+def test_a_wrong_target_ends_before_any_work(small, fails, monkeypatch):
+    monkeypatch.setattr(SGTGrad, "_fit", lambda *a: pytest.fail("fitted before the target was checked"))
+    assert "leave --target and --contrast out, or use a method" in fails(*explain(small, "--target", "runner-up"))
+    message = fails(*explain(small, "--method", "sgt_grad", "--contrast", "run"))
+    assert f"Expected target among {', '.join(small.test.classes)}, or 'runner-up', got 'run'" in message
+
+
 def test_an_unknown_method(small, fails):
     assert "Unknown method 'lime'; known: timex, gradients, ig, " in fails(*explain(small, "--method", "lime"))
 

@@ -37,6 +37,7 @@ def explanation() -> Explanation:
         probability=rng.dirichlet(np.ones(C), N).astype(np.float32),
         signed=True,
         method="ig",
+        contrast=np.array([0, 0, 1, 1]),
         mask=(rng.random((N, T, D)) < 0.5) & inside,
         landmark=np.array([3, 0, 0, 11]),
         agreement=np.array([True, False, True, True]),

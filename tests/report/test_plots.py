@@ -103,6 +103,8 @@ class TestExplanation:
     def test_a_target_that_was_not_predicted_is_told_apart(self):
         text = words(plots.plot_explanation(make(prediction=np.ones(N, dtype=np.int64), classes=()), 0))
         assert "explained: class 1 (0.10), predicted: class 0 (0.90)" in text
+        text = words(plots.plot_explanation(make(contrast=np.ones(N, dtype=np.int64), classes=()), 0))
+        assert "predicted: class 0 (0.90), contrast: class 1" in text
 
     def test_methods_without_a_surrogate_make_no_claim(self):
         text = words(plots.plot_explanation(make(method="ig", agreement=None, divergence=None, landmark=None)))

@@ -14,7 +14,8 @@ from rich.markup import escape
 console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 160)
 
 OPTIONS = {
-    name: f"--{name}" for name in ("embedding", "output", "pool", "layout", "forward", "task", "target", "smoothing", "train")
+    name: f"--{name}"
+    for name in ("embedding", "output", "pool", "layout", "forward", "task", "target", "contrast", "smoothing", "train")
 } | {
     "embedding_output": "--embedding-output",
     "x_val": "--val",

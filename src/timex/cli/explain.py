@@ -33,6 +33,15 @@ def explain(
     train: Annotated[
         str | None, typer.Option(help="Series to fit --method on, if it needs a fit; by default those of --data.")
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            help="Class to explain by another --method: a name, an index, or runner-up; by default the predicted one."
+        ),
+    ] = None,
+    contrast: Annotated[
+        str | None, typer.Option(help="Second class, given as --target: the scores then say why the target and not this one.")
+    ] = None,
     model: Model = None,
     trust_model: TrustModel = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every sample's summary as JSON, and nothing else.")] = False,
@@ -49,9 +58,11 @@ def explain(
     from timex.cli.inputs import explained_series, training_series, warn_of_missing
     from timex.cli.models import open_explainer
     from timex.io.explanations import write_explanation
+    from timex.registry import EXPLAINERS, find
 
     if out is not None:
         check_file(out, ".npz", ".parquet", ".csv")
+    find(EXPLAINERS, method, "method").check_target(target, contrast)
     fitted = open_explainer(explainer, model, trust_model, device)
     series = explained_series(data, fold, fitted.fitted.names, max_bytes)
     warn_of_missing(fitted.fitted.reference, series)
@@ -61,7 +72,7 @@ def explain(
             explanation = fitted.explain(series)
         else:
             known = series if train is None else training_series(train, None, fold, max_bytes)[0]
-            explanation = _explained_by(method, fitted, series, known)
+            explanation = _explained_by(method, fitted, series, known, target, contrast)
     seconds = time.perf_counter() - started
     if out is not None:
         write_explanation(out, explanation)
@@ -76,13 +87,26 @@ def explain(
     console.print(f"{len(explanation):,} explanations in {seconds:.2f} s{agree}. {written}")
 
 
-def _explained_by(method: str, fitted: TimeX, series: Series, train: Series) -> Explanation:
+def _explained_by(
+    method: str, fitted: TimeX, series: Series, train: Series, target: str | None, contrast: str | None
+) -> Explanation:
     """Explanations of the same model by another method, which is fitted to `train` if it needs a fit."""
-    from timex.registry import EXPLAINERS, find
+    from timex.registry import EXPLAINERS
 
-    other = find(EXPLAINERS, method, "method")(fitted.fitted.reference, device=fitted.device)
     names = fitted.fitted.names
-    return other.fit(train).explain(series.named(names.channels, names.units, names.classes, names.scaling))
+    series = series.named(names.channels, names.units, names.classes, names.scaling)
+    asked, against = (_class_of(given, series.classes) for given in (target, contrast))  # a wrong name ends before the fit
+    other = EXPLAINERS[method](fitted.fitted.reference, device=fitted.device)
+    return other.fit(train).explain(series, asked, contrast=against)
+
+
+def _class_of(given: str | None, classes: tuple[str, ...]) -> str | int | None:
+    """A class as an option names it: by its name, by its index, or as the runner-up."""
+    from timex.explainers.target import RUNNER_UP, target_indices
+
+    if given is None or given == RUNNER_UP:
+        return given
+    return int(given) if given.isdecimal() and given not in classes else int(target_indices(given, 1, classes)[0])
 
 
 def summary(explanation: Explanation, i: int) -> dict[str, Any]:
@@ -96,6 +120,8 @@ def summary(explanation: Explanation, i: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"sample": series.ids[i] if series.ids else i}
     if explanation.numbers is None:
         facts |= {"class": named(c), "confidence": float(explanation.probability[i, c])}
+        if explanation.contrast is not None:
+            facts["contrast"] = named(int(explanation.contrast[i]))
     else:
         facts["numbers"] = explanation.numbers[i].tolist()
     if series.y is not None:
@@ -114,7 +140,8 @@ def summary(explanation: Explanation, i: int) -> dict[str, Any]:
 def print_summaries(explanation: Explanation) -> None:
     """A table of the first samples."""
     labelled, trusted = explanation.series.y is not None, explanation.agreement is not None
-    answer = ["class", "confidence"] if explanation.numbers is None else ["numbers"]
+    against = ["contrast"] if explanation.contrast is not None else []
+    answer = ["class", *against, "confidence"] if explanation.numbers is None else ["numbers"]
     columns = ["sample", *(["label"] if labelled else []), *answer, *(["surrogate"] if trusted else [])]
     table = Table(*columns, "most important spans")
     for i in range(min(SHOWN, len(explanation))):
@@ -128,7 +155,7 @@ def _row(facts: dict[str, Any]) -> list[str]:
     """The cells of one sample's row."""
     from timex.report.spans import Span
 
-    row = [escape(str(facts[name])) for name in ("sample", "label", "class") if name in facts]
+    row = [escape(str(facts[name])) for name in ("sample", "label", "class", "contrast") if name in facts]
     if "numbers" in facts:
         row.append(", ".join(f"{v:.4g}" for v in facts["numbers"]))
     else:

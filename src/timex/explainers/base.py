@@ -16,7 +16,7 @@ from torch import Tensor
 from timex.checks import check_labels
 from timex.engine import Noise, Tensors, mix
 from timex.explainers.splitting import labelled, split
-from timex.explainers.target import RUNNER_UP, runner_up, target_indices
+from timex.explainers.target import RUNNER_UP, contrasted, runner_up, target_indices
 from timex.records import Explanation, Series, as_series, to_tensor
 from timex.reference.adapt import adapt, tried
 from timex.reference.adaptation import Adaptation, How
@@ -165,6 +165,7 @@ class Explainer(ABC, Generic[F]):
         times: ArrayLike | Tensor | None = None,
         observed: ArrayLike | Tensor | None = None,
         *,
+        contrast: ArrayLike | Tensor | str | None = None,
         chunk: int | None = None,
     ) -> Explanation:
         """Explain the predicted class, or `target`, of every sample; the same samples give the same scores.
@@ -175,18 +176,30 @@ class Explainer(ABC, Generic[F]):
                 probable class; by default the predicted class.
             times: Times of the steps, (N, T).
             observed: Measured cells, (N, T, D) or (N, T).
+            contrast: A second class, given as `target` is: the scores of the target less those of this class. They are signed
+                and answer "why the target and not this class?".
             chunk: Samples on the device at once; by default as many as fit comfortably. It does not change the scores.
         """
+        self.check_target(target, contrast)
         series = self._accepted(as_series(x, times, observed))
-        if target is not None and not self.takes_target:
-            raise ValueError(
-                f"{type(self).__name__} explains the class the model predicts and takes no target: leave target= out, or use a "
-                "method that takes one, such as ig or gradients."
-            )
         self._check_ready(series)
         self._try_model(series)
         if chunk is not None and chunk < 1:
             raise ValueError(f"Expected chunk of at least 1 sample, got {chunk}.")
+        explanation = self._explained(series, target, chunk)
+        return explanation if contrast is None else contrasted(explanation, self._explained(series, contrast, chunk))
+
+    @classmethod
+    def check_target(cls, *targets: Any) -> None:
+        """Raise a `ValueError` if a target is given and the method takes none: before a fit, which takes long."""
+        if not cls.takes_target and any(target is not None for target in targets):
+            raise ValueError(
+                f"{cls.__name__} explains the class the model predicts and takes no target: leave target= and contrast= out, "
+                "or use a method that takes one, such as ig or gradients."
+            )
+
+    def _explained(self, series: Series, target: Any, chunk: int | None) -> Explanation:
+        """The explanation of one class of every sample."""
         parts: list[dict[str, Tensor]] = []
         start = 0
         for part in series.chunks(chunk or self._chunk(series.shape)):

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 SUFFIXES = (".npz", ".parquet", ".csv")
 PROBABILITY = "probability:"
 """Starts the name of the column with the model's probability of one class."""
-COLUMNS = ("attribution", "prediction", "method", "mask", "landmark", "agreement", "divergence", PROBABILITY)
+COLUMNS = ("attribution", "prediction", "contrast", "method", "mask", "landmark", "agreement", "divergence", PROBABILITY)
 """Starts of the names of the columns that a long table of series does not have."""
-TEXT_COLUMNS = ("prediction", "method")
+TEXT_COLUMNS = ("prediction", "contrast", "method")
 
 
 def write_explanation(path: str | Path, explanation: Explanation) -> Path:
@@ -75,11 +75,13 @@ def explanation_frame(explanation: Explanation) -> pd.DataFrame:
     e = explanation
     names = class_names(e.series, e.probability.shape[1])
     per_cell = {"attribution": e.attribution, "mask": e.mask}
-    per_sample = {"prediction": e.prediction, "landmark": e.landmark, "agreement": e.agreement, "divergence": e.divergence}
+    per_sample = {name: getattr(e, name) for name in ("prediction", "contrast", "landmark", "agreement", "divergence")}
     per_sample |= {f"{PROBABILITY}{name}": e.probability[:, c] for c, name in enumerate(names)}
     spread = {name: np.broadcast_to(v[:, None, None], e.x.shape) for name, v in per_sample.items() if v is not None}
     frame = frame_of(e.series, "long", **{name: v for name, v in per_cell.items() if v is not None}, **spread)
     frame["prediction"] = pd.Categorical.from_codes(frame["prediction"], names)
+    if e.contrast is not None:
+        frame["contrast"] = pd.Categorical.from_codes(frame["contrast"], names)
     return frame.assign(method=e.method)
 
 
@@ -91,7 +93,12 @@ def _explanation_of(frame: pd.DataFrame, limit: Limit, facts: dict[str, Any]) ->
         raise ValueError(f"Expected a table of explanations, got one without {', '.join(missing)}: see docs/files.md.")
     rows = rows_of(frame, limit)
     attribution = rows.dense(_finite(frame["attribution"]).astype(np.float32), 0)
+
+    def of_classes(column: str) -> NDArray[np.int64]:
+        return encode(rows.per_sample(frame[column].to_numpy(dtype=object)).tolist(), classes)[0]
+
     values: dict[str, Any] = {
+        "contrast": of_classes("contrast") if "contrast" in frame else None,
         "mask": rows.dense(flags(frame["mask"]), False) if "mask" in frame else None,
         "landmark": rows.per_sample(_finite(frame["landmark"]).astype(np.int64)) if "landmark" in frame else None,
         "agreement": rows.per_sample(flags(frame["agreement"])) if "agreement" in frame else None,
@@ -101,7 +108,7 @@ def _explanation_of(frame: pd.DataFrame, limit: Limit, facts: dict[str, Any]) ->
     return Explanation(
         series=series_of(frame, rows, classes, **facts),
         attribution=attribution,
-        prediction=encode(rows.per_sample(frame["prediction"].to_numpy(dtype=object)).tolist(), classes)[0],
+        prediction=of_classes("prediction"),
         probability=rows.per_sample(probability).astype(np.float32),
         signed=bool((attribution < 0).any()),
         method=str(frame["method"].iloc[0]),

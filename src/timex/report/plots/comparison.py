@@ -62,8 +62,9 @@ def plot_comparison(explanations: Mapping[str, Explanation], indices: Sequence[i
 
 
 def caption(e: Explanation, i: int) -> str:
-    """The sample's name and its explained class."""
-    return f"sample {sample_name(e, i)}: {class_name(e, int(e.prediction[i]))}"
+    """The sample's name and its explained class, or both classes of a contrast."""
+    against = "" if e.contrast is None else f", not {class_name(e, int(e.contrast[i]))}"
+    return f"sample {sample_name(e, i)}: {class_name(e, int(e.prediction[i]))}{against}"
 
 
 def _relative(sample: Sample, signed: bool) -> NDArray[np.float64]:

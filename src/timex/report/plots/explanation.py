@@ -90,12 +90,14 @@ def _head(ax: Axes, explanation: Explanation, i: int, note: str) -> None:
 
 
 def _classes(explanation: Explanation, i: int) -> str:
-    """The predicted class, the explained one if it is another, and the true one if known."""
+    """The predicted class, the explained one and its contrast if there are any, and the true one if known."""
     p, c = explanation.probability[i], int(explanation.prediction[i])
     top = c if p[c] == p.max() else int(p.argmax())
     words = f"predicted: {class_name(explanation, top)} ({p[top]:.2f})"
     if c != top:
         words = f"explained: {class_name(explanation, c)} ({p[c]:.2f}), {words}"
+    if explanation.contrast is not None:
+        words = f"{words}, contrast: {class_name(explanation, int(explanation.contrast[i]))}"
     y = explanation.series.y
     return words if y is None else f"{words}, true: {class_name(explanation, int(y[i]))}"
 
