@@ -42,6 +42,12 @@ def test_a_refit_needs_training_series(small, fails):
     assert "Expected --train for a refit: the series to fit the explainer again on." in message
 
 
+def test_a_second_seed(small):
+    result = run("check", small.explainer, "--data", "freqshapes", "--train", "freqshapes", "--second-seed", "--json")
+    names = {f["name"] for f in json.loads(result.stdout)["overall"]["findings"]}
+    assert {"two seeds", "small noise", "other fills"} <= names
+
+
 @pytest.mark.parametrize("name", ["check", "compare"])
 def test_outputs_are_checked_first(name, small, fails, tmp_path):
     assert "Expected --out to end in .json" in fails(name, small.explainer, "--data", "freqshapes", "--out", tmp_path / "a.csv")

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from windows import C, D, T, windows_model, windows_series
 
 from timex import Series, TimeX, TimeXConfig, check
 from timex.explainers import Amplitude, Gradients, IntegratedGradients, Occlusion, Random
+from timex.explainers.base import uniform_per_sample
 from timex.records import Explanation
 from timex.trust.measure import distance_from, measured, over_time, probe_of, shuffled
 
@@ -78,6 +80,52 @@ def test_a_random_order_and_the_size_of_values_are_not_trusted(model):
     found = check(Amplitude(model, device="cpu"), HELD_OUT, TRAIN)
     assert verdicts(found.overall)["shuffled weights"] == "do not use"  # another model gets the same explanations
     assert found.verdict == "do not use"
+
+
+def test_explanations_that_move_with_the_seed_or_with_noise_are_weak(model):
+    found = check(Random(model, device="cpu"), HELD_OUT, TRAIN)
+    assert found.overall["two seeds"].verdict == "weak"  # no fit is needed: the second seed is free
+    assert abs(found.overall["two seeds"].value) < 0.1
+    assert found.overall["small noise"].value == 1  # the same random numbers
+
+    class Hash(Masked):
+        """Scores that follow the last digits of the values."""
+
+        def _explain(self, batch):
+            return {"attribution": (1e4 * batch.x) % 1}
+
+    assert check(Hash(model, device="cpu"), HELD_OUT, TRAIN).overall["small noise"].verdict == "weak"
+
+
+def test_a_second_fit_with_another_seed(model):
+    class Seeded(Random):
+        """Right scores, plus as much noise as the fit was told."""
+
+        name = "seeded"
+        needs_fit = True
+
+        def _fit(self, train, val, progress):
+            return SimpleNamespace(shape=train.shape[1:], seed=self.config.seed)
+
+        def _explain(self, batch):
+            noise = uniform_per_sample(self.fitted.seed, batch.place, *batch.x.shape[1:])
+            return {"attribution": batch.x.abs() + 0.1 * noise}
+
+    seeded = Seeded(model, device="cpu").fit(TRAIN)
+    with pytest.raises(ValueError, match="Expected train= for a refit"):
+        check(seeded, HELD_OUT, second_seed=True)
+    assert "two seeds" not in [f.name for f in check(seeded, HELD_OUT).overall.findings]  # a fit is asked for
+    found = check(seeded, HELD_OUT, TRAIN, second_seed=True).overall["two seeds"]
+    assert found.verdict == "trust"
+    assert 0.9 < found.value < 1
+    assert (seeded.fitted.seed, seeded.config.seed) == (0, 0)
+
+
+def test_other_fills_are_asked_too(explainer):
+    with_train, without = check(explainer, HELD_OUT, TRAIN), check(explainer, HELD_OUT, fill="local")
+    assert with_train.overall["other fills"].meaning.startswith("filled by local, evidence gap over a random order +")
+    assert "; filled by draw, " in with_train.overall["other fills"].meaning
+    assert "local" not in without.overall["other fills"].meaning
 
 
 def test_empty_masks_of_one_class_weaken_the_whole(model):
@@ -201,8 +249,9 @@ def refitted(fitted, **changes):
 @pytest.mark.timeout(900)
 class TestPlantedFailures:
     def test_a_good_fit(self, fitted):
-        found = check(fitted, HELD_OUT)
+        found = check(fitted, HELD_OUT, TRAIN, second_seed=True)
         assert found.verdict == "trust", str(found)
+        assert found.overall["two seeds"].value > 0.5
 
     def test_one_epoch_of_the_papers_objective(self, model):
         config = dataclasses.replace(TimeXConfig.paper("freqshapes", "cnn"), epochs=1)

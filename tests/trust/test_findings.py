@@ -43,6 +43,12 @@ def interval(mean, half=0.05):
         (rules.amplitude(0.9, interval(0.1)), "trust"),
         (rules.amplitude(0.9, interval(0.0)), "weak"),
         (rules.amplitude(0.3, interval(-0.4)), "trust"),
+        (rules.other_fills({"local": interval(0.4), "draw": interval(0.2)}), "trust"),
+        (rules.other_fills({"local": interval(0.4), "draw": interval(0.03)}), "weak"),
+        (rules.small_noise(0.9, 0.05), "trust"),
+        (rules.small_noise(0.3, 0.05), "weak"),
+        (rules.two_seeds(0.6), "trust"),
+        (rules.two_seeds(0.1), "weak"),
         (rules.shuffled_again(0.2), "trust"),
         (rules.shuffled_again(0.99), "do not use"),
         (rules.shuffled_score(interval(0.3)), "trust"),
@@ -55,6 +61,12 @@ def interval(mean, half=0.05):
 def test_verdicts(finding, verdict):
     assert finding.verdict == verdict
     assert bool(finding.advice) == (verdict != "trust") or finding.name == "shuffled weights"
+
+
+def test_the_worst_fill_is_named():
+    found = rules.other_fills({"local": interval(0.4), "draw": interval(0.03)})
+    assert found.value == 0.03
+    assert "with the fill draw the top cells are no better than random" in found.advice
 
 
 def test_no_agreement_however_low_makes_explanations_unusable_and_none_however_high_hides_another_finding():

@@ -29,10 +29,16 @@ def check(
     explainer: SavedFolder,
     data: Annotated[str, typer.Option(help="Held-out series: a file, or the name of a data set (its test part).")],
     train: Annotated[
-        str | None, typer.Option(help="Training series, for --refit: a file, or the name of a data set (its train part).")
+        str | None,
+        typer.Option(
+            help="Training series, for --refit and --second-seed: a file, or the name of a data set (its train part)."
+        ),
     ] = None,
     refit: Annotated[
         bool, typer.Option("--refit", help="Fit again for models with shuffled weights, on --train: slow, and a fuller test.")
+    ] = False,
+    second_seed: Annotated[
+        bool, typer.Option("--second-seed", help="Fit again with another seed, on --train, and compare: as slow as a fit.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else.")] = False,
@@ -59,7 +65,7 @@ def check(
     known = None if train is None else training_series(train, None, fold, max_bytes)[0]
     warn_of_missing(fitted.fitted.reference, series)
     with counting_bar(f"checking {len(series):,} series"):
-        found = checked(fitted, series, known, refit=refit, seed=seed)
+        found = checked(fitted, series, known, refit=refit, second_seed=second_seed, seed=seed)
     if out is not None:
         write_json(found.to_dict(), out)
     if as_json:

@@ -10,9 +10,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from timex.explainers import Random
 from timex.explainers.base import Explainer
 from timex.method.explainer import TimeX
 from timex.metrics import Probe
@@ -22,12 +23,17 @@ from timex.trust import findings as rules
 from timex.trust.findings import Finding, Verdict, worst
 from timex.trust.interval import Interval, plain
 from timex.trust.measure import (
+    NOISE,
     Measured,
     fitted_on_this_model,
+    has_seed,
     has_weights,
     measured,
     model_of,
+    moved_correlation,
+    over_random,
     probe_of,
+    seed_correlation,
     shuffled_correlation,
     shuffled_gap,
 )
@@ -109,6 +115,7 @@ def check(
     train: Series | None = None,
     *,
     refit: bool = False,
+    second_seed: bool = False,
     fill: Fill | None = None,
     most: int = MOST,
     seed: int = 0,
@@ -122,6 +129,8 @@ def check(
             or the mean of x for a method without a fit.
         refit: Fit the explainer again for models with shuffled weights, on `train`: slow, and the full test of whether it
             follows the model. Without it, explanations that need a fit are only scored on such models.
+        second_seed: Fit the explainer again with another seed, on `train`, and compare the explanations: as slow as a fit.
+            Methods without a fit whose settings have a seed are always compared so.
         fill: What takes the place of hidden cells; by default the mean, or a shift where the explainer was fitted with it.
         most: Series to look at; more are sampled.
         seed: Seed of the sample and of random orders.
@@ -130,7 +139,7 @@ def check(
         A `Check`: a verdict over all series and per predicted class, with what was measured and what to do.
     """
     series = sampled(as_series(x), most, seed)
-    if refit and train is None:
+    if (refit or second_seed) and explainer.needs_fit and train is None:
         raise ValueError("Expected train= for a refit: the series to fit the explainer again on.")
     explanation = explainer.explain(series)
     if model_of(explainer).numbers:
@@ -145,7 +154,13 @@ def check(
         return explanation.classes[c] if explanation.classes else str(c)
 
     model = tuple(_of_model(explainer, m, name(int(np.bincount(m.predicted).argmax())), name(blank)))
-    explained = (*_of_explanation(m, blank), *_of_surrogate(explainer, m), *_shuffled(explainer, m, explanation, probe, refit))
+    explained = (
+        *_of_explanation(m, blank),
+        *_other_fills(explainer, m, explanation, probe, blank),
+        *_steady(explainer, explanation, series, train, second_seed),
+        *_of_surrogate(explainer, m),
+        *_shuffled(explainer, m, explanation, probe, refit),
+    )
     failed = tuple(f for f in model if f.verdict == "do not use")  # holds for every class
     classes = tuple(
         Group(name(int(c)), int((m.predicted == c).sum()), (*failed, *_of_class(m.take(m.predicted == c), c == blank)))
@@ -172,13 +187,37 @@ def _of_model(explainer: Explainer[Any], m: Measured, commonest: str, default: s
 
 def _of_explanation(m: Measured, blank: int) -> Iterator[Finding]:
     """What hiding cells says, over the series whose class a blank series does not have: hidden cells cannot bring it back."""
-    m = m.take(m.predicted != blank) if (m.predicted != blank).any() else m
+    m = m.take(_not_blank(m, blank))
     yield from _hiding(m)
     if not np.isnan(m.channels).any():
         yield rules.moments(Interval.of(m.gap - m.channels))
     if not np.isnan(m.gradients).any():
         yield rules.gradients(Interval.of(m.gap - m.gradients))
     yield rules.amplitude(Interval.of(m.correlation).mean, Interval.of(m.gap - m.size))
+
+
+def _not_blank(m: Measured, blank: int) -> NDArray[np.bool_]:
+    """The series whose class a blank series does not have, (N,); all if there are none."""
+    other: NDArray[np.bool_] = m.predicted != blank
+    return other if other.any() else ~other
+
+
+def _other_fills(
+    explainer: Explainer[Any], m: Measured, explanation: Explanation, probe: Probe, blank: int
+) -> Iterator[Finding]:
+    random = Random(model_of(explainer), device=explainer.device).explain(probe.series)
+    found = over_random(probe, explanation.attribution, random.attribution)
+    if found:
+        yield rules.other_fills({fill: Interval.of(values[_not_blank(m, blank)]) for fill, values in found.items()})
+
+
+def _steady(
+    explainer: Explainer[Any], explanation: Explanation, series: Series, train: Series | None, second_seed: bool
+) -> Iterator[Finding]:
+    """Whether small noise, or another seed, changes the explanations."""
+    yield rules.small_noise(moved_correlation(explainer, series), NOISE)
+    if has_seed(explainer) and (second_seed or not explainer.needs_fit):
+        yield rules.two_seeds(Interval.of(seed_correlation(explainer, explanation, series, train)).mean)
 
 
 def _hiding(m: Measured) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ explanation keeps nearly everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -27,6 +27,8 @@ DROP = 0.15
 """Fall of the agreement below that on training series from which on the series count as different."""
 ALIKE = 0.8
 """Rank correlation from which on two maps count as nearly the same."""
+STEADY = 0.5
+"""Rank correlation under small noise, or between two seeds, below which an explanation counts as unsteady."""
 BEHIND_LITTLE, BEHIND_FAR = 0.1, 0.4
 """How far the evidence gap may stay behind that of plain gradients: little, and too far."""
 USUAL, FAR = (0.5, 1.5), (1 / 3, 2.0)
@@ -132,6 +134,34 @@ def gap(mean: float, over_random: Interval) -> Finding:
     if mean <= 0:
         return Finding("evidence gap", mean, "weak", meaning, "the evidence is spread over many cells: compare methods")
     return Finding("evidence gap", mean, "trust", meaning)
+
+
+def other_fills(over_random: Mapping[str, Interval]) -> Finding:
+    """Whether the evidence sits there too if hidden cells get other values. The worst of the fills counts."""
+    worst_fill = min(over_random, key=lambda fill: over_random[fill].low)
+    meaning = "; ".join(f"filled by {fill}, evidence gap over a random order {found}" for fill, found in over_random.items())
+    value = over_random[worst_fill].mean
+    if over_random[worst_fill].low > 0:
+        return Finding("other fills", value, "trust", meaning)
+    advice = f"with the fill {worst_fill} the top cells are no better than random: compare methods under several fills"
+    return Finding("other fills", value, "weak", meaning, advice)
+
+
+def small_noise(correlation: float, noise: float) -> Finding:
+    """Whether explanations stay when the series move a little."""
+    meaning = f"rank correlation {correlation:.2f} with explanations of the same series and noise of {noise:.0%}"
+    if correlation >= STEADY:
+        return Finding("small noise", correlation, "trust", meaning)
+    return Finding("small noise", correlation, "weak", meaning, "read the average over similar series, not one explanation")
+
+
+def two_seeds(correlation: float) -> Finding:
+    """Whether another seed gives the same explanations."""
+    meaning = f"rank correlation {correlation:.2f} with explanations of a second seed"
+    if correlation >= STEADY:
+        return Finding("two seeds", correlation, "trust", meaning)
+    advice = "fit several seeds and average their explanations, or fit for longer"
+    return Finding("two seeds", correlation, "weak", meaning, advice)
 
 
 def moments(over_channels: Interval) -> Finding:

@@ -6,7 +6,7 @@ Shapes: N samples, T time steps, D channels, C classes.
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,10 @@ from timex.explainers import Amplitude, Random
 from timex.explainers.base import Explainer
 from timex.explainers.smoothed_gradients import ChosenWidth, Gradients, GradientsConfig
 from timex.method.explainer import TimeX
-from timex.metrics import Probe, rank_correlation
+from timex.metrics import Probe, rank_correlation, stability
 from timex.metrics.faithfulness import evidence_gap, top_cells
 from timex.metrics.hiding import Fill, Predict
-from timex.records import Baseline, Explanation, Series
+from timex.records import Baseline, Explanation, Series, as_series
 from timex.reference.base import ReferenceModel, weights_hash
 from timex.reference.blackbox import BlackBox
 from timex.reference.copies import copied
@@ -40,6 +40,10 @@ FARTHEST = 100.0
 """Largest distance of a cell that counts, in training deviations: a channel that was constant in training has none."""
 SHUFFLES = 2
 """Models with shuffled weights."""
+NOISE, MOVED = 0.05, 100
+"""Small noise, in deviations of a channel, and the series that get it: they are explained twice more."""
+OTHER_FILLS: tuple[Fill, ...] = ("local", "draw")
+"""Fills that a check asks about beside its own; a draw needs training series."""
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,39 @@ def shuffled_gap(explainer: Explainer[Any], explanation: Explanation, probe: Pro
         asked = Probe(other, probe.series, probe.background, probe.fill, seed=probe.seed)
         gaps.append(evidence_gap(asked, explanation.attribution))
     return np.mean(gaps, axis=0)
+
+
+# ------------------------------------------------------------------------------------- other noise, other seeds, other fills
+
+
+def moved_correlation(explainer: Explainer[Any], series: Series) -> float:
+    """Mean rank correlation of explanations before and after small noise, over the first series; constant maps are equal."""
+    few = series.take(slice(0, MOVED))
+    found = stability(lambda s: explainer.explain(s).attribution, few, NOISE, draws=1)
+    return Interval.of(np.where(np.isnan(found), 1, found)).mean
+
+
+def has_seed(explainer: Explainer[Any]) -> bool:
+    """Whether the explainer's settings have a seed."""
+    return is_dataclass(explainer.config) and any(f.name == "seed" for f in fields(explainer.config))
+
+
+def seed_correlation(explainer: Explainer[Any], explanation: Explanation, series: Series, train: Series | None) -> Floats:
+    """Rank correlation with the explanations of another seed, (N,); a fit is repeated on `train`."""
+    other = copy.copy(explainer)
+    other.config = replace(explainer.config, seed=explainer.config.seed + 1)
+    if explainer.needs_fit:
+        other.fitted_ = None
+        other.fit(as_series(train), progress=False)
+    found = rank_correlation(explanation.attribution, other.explain(series).attribution, series.observed)
+    return np.where(np.isnan(found), 1, found)
+
+
+def over_random(probe: Probe, attribution: NDArray[np.float32], random: NDArray[np.float32]) -> dict[str, Floats]:
+    """The evidence gap over that of a random order under fills other than the probe's, (N,) each."""
+    asked = [f for f in OTHER_FILLS if f != probe.fill and (f != "draw" or isinstance(probe.background, Series))]
+    probes = {str(fill): replace(probe, fill=fill) for fill in asked}
+    return {fill: evidence_gap(other, attribution) - evidence_gap(other, random) for fill, other in probes.items()}
 
 
 def probe_of(
