@@ -1,10 +1,16 @@
 """`timex fit`: settings, presets, output folders, and training that fails."""
 
+import signal
+
 import numpy as np
 import pytest
+import torch
+from typer.testing import CliRunner
 
 from timex import TimeX, TimeXConfig, load_reference
+from timex.cli import app
 from timex.cli.fit import settings
+from timex.engine.train import _Run
 from timex.io.files import write_series
 from timex.io.folder import read_folder
 
@@ -113,3 +119,89 @@ def test_a_file_that_asks_for_too_much_memory(series, fails, invoke, own_model):
     printed = fails(*fit, "--epochs", 1, "--max-bytes", 100)
     needed = printed.split("--max-bytes ")[1].split()[0]
     invoke(*fit, "--epochs", 1, "--max-bytes", needed)
+
+
+# ------------------------------------------------------------------------------------------------- stopped and resumed
+
+
+FIT = ("fit", "--data", "freqshapes", "--epochs", 3)
+
+
+def interrupted_after(monkeypatch, rows, times=1):
+    """Ctrl-C when so many epochs have been recorded, as a signal; `times` of them."""
+    recorded, seen = _Run._recorded, []
+
+    def record(run, *arguments):
+        history = recorded(run, *arguments)
+        seen.append(1)
+        if rows <= len(seen) < rows + times:
+            signal.raise_signal(signal.SIGINT)
+        return history
+
+    monkeypatch.setattr(_Run, "_recorded", record)
+
+
+def stopped(*arguments):
+    """The exit code of a command that Ctrl-C ends."""
+    return CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False).exit_code
+
+
+def attributions(folder, small):
+    return TimeX.load(folder, load_reference(folder / "reference"), device="cpu").explain(small.test).attribution
+
+
+def test_a_fit_that_was_stopped_is_resumed(small, invoke, fails, tmp_path, monkeypatch, caplog):
+    fit = (*FIT, "--reference", small.reference)
+    invoke(*fit, "--out", tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 2)
+        assert stopped(*fit, "--out", tmp_path / "e") == 130
+    kept = tmp_path / "e.checkpoint"
+    assert f"interrupted. Kept in {kept}: generator: 1 epochs. Run the same command with --resume to go on" in caplog.text
+    assert not (tmp_path / "e").exists()
+    printed = fails(*fit, "--out", tmp_path / "e", "--resume", "--seed", 5)
+    assert f"Expected the fit that {kept} began, got another: settings: seed was 0, is 5" in printed
+    invoke(*fit, "--out", tmp_path / "e", "--resume")
+    np.testing.assert_array_equal(attributions(tmp_path / "e", small), attributions(tmp_path / "whole", small))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["e", "whole"]
+
+
+def test_a_fit_without_resume_begins_again(small, invoke, tmp_path, monkeypatch, caplog):
+    fit = (*FIT, "--reference", small.reference, "--out", tmp_path / "e")
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 2)
+        stopped(*fit)
+    invoke(*fit, "--seed", 5)
+    assert "e.checkpoint are replaced; --resume would have gone on from them" in caplog.text
+
+
+def test_a_part_of_a_fit_is_kept(small, invoke, tmp_path, monkeypatch, caplog):
+    fit = (*FIT, "--reference", small.reference, "--out", tmp_path / "e")
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 1)
+        invoke(*fit, "--keep-partial")
+    assert "stopping: the best epoch so far will be kept. Ctrl-C again ends the command at once" in caplog.text
+    assert "the training was cut short: the same command with --resume goes on with it from" in caplog.text
+    assert np.isfinite(attributions(tmp_path / "e", small)).all()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 1, times=2)
+        assert stopped(*fit, "--keep-partial", "--resume") == 130
+
+
+def test_training_that_was_stopped_is_resumed(small, invoke, tmp_path, monkeypatch):
+    train = ("train", "freqshapes", "--epochs", 3)
+    invoke(*train, "--out", tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 5)  # in the second attempt: so short a training gives no good model
+        assert stopped(*train, "--out", tmp_path / "r") == 130
+    assert not (tmp_path / "r").exists()
+    invoke(*train, "--out", tmp_path / "r", "--resume")
+    whole, resumed = (load_reference(tmp_path / name).state_dict() for name in ("whole", "r"))
+    for name, value in whole.items():
+        assert torch.equal(value, resumed[name])
+    assert read_folder(tmp_path / "r", "reference")[0] == read_folder(tmp_path / "whole", "reference")[0]
+    with monkeypatch.context() as patch:
+        interrupted_after(patch, 1)
+        invoke(*train, "--out", tmp_path / "part", "--keep-partial")
+    assert read_folder(tmp_path / "part", "reference")[0]["epoch"] == 0

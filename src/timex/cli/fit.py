@@ -22,6 +22,7 @@ from timex.cli.adaptation import (
 from timex.cli.console import console
 from timex.cli.files import check_folder, keep
 from timex.cli.options import Device, Fold, MaxBytes, Out, device_of
+from timex.cli.resuming import KeepPartial, Resume, checkpoint_of
 from timex.method.config import TimeXConfig
 
 Preset = Literal["default", "paper"]
@@ -57,13 +58,16 @@ def fit(
     fold: Fold = 0,
     epochs: Annotated[int | None, typer.Option(help="Largest number of epochs; short for --set epochs=VALUE.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of all random numbers; short for --set seed=VALUE.")] = None,
+    resume: Resume = False,
+    keep_partial: KeepPartial = False,
     max_bytes: MaxBytes = None,
     device: Device = None,
 ) -> None:
     """Fit TimeX to a trained model and save the explainer.
 
     The factory may return a torch module, an estimator with predict_proba or predict, or a function. The series need no labels.
-    The best series are those that the model was trained on.
+    The best series are those that the model was trained on. Checkpoints of every epoch stand beside --out until the fit is
+    done; after a stop, the same command with --resume goes on from them.
     """
     from timex import TimeX
     from timex.cli.inputs import training_series, warn_of_missing
@@ -90,7 +94,6 @@ def fit(
     train, validation = training_series(data, val, fold, max_bytes)
     explainer = TimeX(module, embedding, config, device=device_of(device), **how)
     warn_of_missing(module, train)
-    explainer.fit(train, x_val=validation)
 
     def write(folder: Path) -> None:
         explainer.save(folder)
@@ -98,7 +101,9 @@ def fit(
             write_folder(folder / REFERENCE, REFERENCE, *copied)
         Source(model).write(folder)
 
-    written = keep(out, write)
+    with checkpoint_of(out, resume, keep_partial) as checkpoint:
+        explainer.fit(train, x_val=validation, checkpoint=checkpoint)
+        written = keep(out, write)
     fitted = explainer.fitted
     agree = fitted.quality.agreement
     surrogate = "" if agree is None else f"the surrogate agrees with the model on {agree:.1%} of the training samples. "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
@@ -12,6 +12,11 @@ from rich.table import Table
 from timex.cli.console import console, print_if_weak
 from timex.cli.files import check_folder, keep
 from timex.cli.options import Device, Epochs, Fold, Out, Seed, device_of
+from timex.cli.resuming import KeepPartial, Resume, checkpoint_of
+
+if TYPE_CHECKING:
+    from timex.records import Dataset
+    from timex.reference.train import TrainedReference
 
 
 def train(
@@ -21,9 +26,15 @@ def train(
     fold: Fold = 0,
     seed: Seed = 0,
     epochs: Epochs = None,
+    resume: Resume = False,
+    keep_partial: KeepPartial = False,
     device: Device = None,
 ) -> None:
-    """Train a reference model with the paper's preset, keep the epoch with the best validation F1, and save it."""
+    """Train a reference model with the paper's preset, keep the epoch with the best validation F1, and save it.
+
+    Checkpoints of every epoch stand beside --out until the training is done; after a stop, the same command with --resume goes
+    on from them.
+    """
     from timex.data import load_dataset
     from timex.paper import published
     from timex.reference import REFERENCES, save_reference
@@ -36,20 +47,10 @@ def train(
     config = replace(preset(dataset, arch), seed=seed)
     config = config if epochs is None else replace(config, epochs=epochs)
     started = time.perf_counter()
-    trained = train_references([data], arch, config, device=device_of(device))[0]
+    with checkpoint_of(out, resume, keep_partial) as checkpoint:
+        trained = train_references([data], arch, config, device=device_of(device), checkpoint=checkpoint)[0]
+        written = keep(out, lambda folder: save_reference(trained.model, folder, **facts_of(dataset, trained, data)))
     scores = {"val": trained.val, "check": trained.check, "test": trained.test}
-    facts = {
-        "dataset": dataset,
-        "fold": fold,
-        "seed": trained.seed,
-        "epoch": trained.epoch,
-        "attempts": trained.attempts,
-        "passed": trained.passed,
-        "scores": scores,
-        "channels": data.channels,
-        "classes": data.classes,
-    }
-    written = keep(out, lambda folder: save_reference(trained.model, folder, **facts))
     paper = published("classification", dataset) if arch == "transformer" else {}
     table = Table("", "F1", "AUPRC", "AUROC", title=f"{arch} on {dataset}, fold {fold}")
     for name, row in {**scores, "paper, test": paper}.items():
@@ -58,3 +59,18 @@ def train(
     print_if_weak(trained.passed, trained.attempts)
     seconds = time.perf_counter() - started
     console.print(f"epoch {trained.epoch}, {trained.attempts} attempt(s), {seconds:.0f} s. Written to {written}")
+
+
+def facts_of(dataset: str, trained: TrainedReference, data: Dataset) -> dict[str, Any]:
+    """What is kept of a trained reference beside its weights."""
+    return {
+        "dataset": dataset,
+        "fold": data.fold,
+        "seed": trained.seed,
+        "epoch": trained.epoch,
+        "attempts": trained.attempts,
+        "passed": trained.passed,
+        "scores": {"val": trained.val, "check": trained.check, "test": trained.test},
+        "channels": data.channels,
+        "classes": data.classes,
+    }

@@ -1,24 +1,32 @@
 """K independent trainings run as one program."""
 
+from timex.engine.checkpoint import Checkpoint, digest_of, surroundings
 from timex.engine.noise import Noise, dropout, mix, normal_from_uniform, residual
-from timex.engine.program import Diverged, Member, Program, Progress, Schedule, Tensors, Trained
+from timex.engine.program import Diverged, Fault, Member, Program, Progress, Schedule, Tensors, Trained
 from timex.engine.stacking import stacked, stacking
+from timex.engine.state import Keeper, State
 from timex.engine.train import train
 
 __all__ = [
+    "Checkpoint",
     "Diverged",
+    "Fault",
+    "Keeper",
     "Member",
     "Noise",
     "Program",
     "Progress",
     "Schedule",
+    "State",
     "Tensors",
     "Trained",
+    "digest_of",
     "dropout",
     "mix",
     "normal_from_uniform",
     "residual",
     "stacked",
     "stacking",
+    "surroundings",
     "train",
 ]

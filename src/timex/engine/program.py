@@ -5,6 +5,7 @@ Shapes: N samples; a Program sees no leading axis of members.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -53,6 +54,8 @@ class Member:
     lr: float = 1e-3
     weight_decay: float = 0.0
     seed: int = 0
+    places: Sequence[int] | None = None
+    """The index of every training sample in the user's data, for messages; None if they are the same."""
 
     def signature(self) -> tuple[Any, ...]:
         """Members with equal signatures can share a program."""
@@ -91,6 +94,29 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """The step at which a loss stopped being finite, and the training with it.
+
+    Attributes:
+        epoch: The epoch, from 0.
+        batch: The batch in it, from 0.
+        terms: The terms of the loss that are NaN or infinite there.
+        samples: The samples of the batch, by their index in the user's data.
+    """
+
+    epoch: int
+    batch: int
+    terms: dict[str, float]
+    samples: tuple[int, ...]
+
+    def __str__(self) -> str:
+        terms = " and ".join(f"{name} became {value}" for name, value in self.terms.items())
+        more = f" and {len(self.samples) - 10} more" if len(self.samples) > 10 else ""
+        samples = ", ".join(map(str, self.samples[:10])) + more
+        return f"in batch {self.batch} of epoch {self.epoch} the loss term {terms}, on the training samples {samples}"
+
+
+@dataclass(frozen=True)
 class Trained:
     """The result of one member: the weights of its best epoch, and a row of figures per epoch."""
 
@@ -99,6 +125,7 @@ class Trained:
     epoch: int
     history: list[dict[str, float]]
     skipped_steps: int = 0
+    fault: Fault | None = None
 
     def selected(self) -> Tensors:
         """The weights, or `Diverged` if no epoch gave any: `params` are then those of the start."""

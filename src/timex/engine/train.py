@@ -14,16 +14,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from timex.engine.noise import Noise, mix
-from timex.engine.program import Member, Program, Progress, Schedule, Tensors, Trained
+from timex.engine.program import Fault, Member, Program, Progress, Schedule, Tensors, Trained
 from timex.engine.stacking import stacked
+from timex.engine.state import History, Keeper, found_fault, restored, state_of
+from timex.engine.torch_state import matmul_precision, random_numbers
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +42,7 @@ def train(
     compile: bool = False,
     max_members: int | None = None,
     on_epoch: Callable[[Progress], None] | None = None,
+    keeper: Keeper | None = None,
 ) -> list[Trained]:
     """Train every member and return them in order.
 
@@ -52,35 +55,30 @@ def train(
         compile: Compile the forward and backward with `torch.compile` first (a minute once; pays for long runs on CUDA).
         max_members: Largest number trained together; by default as many as the memory of the device is estimated to hold.
         on_epoch: Called after every epoch.
+        keeper: Keeps the state of a single member after every epoch. A run that finds a kept state goes on from it.
     """
+    if keeper is not None and len(members) != 1:
+        raise ValueError(f"Expected a single training with checkpoints, got {len(members)}: train them one after another.")
     device = torch.device(device)
     capture = device.type == "cuda" if capture is None else capture
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i, member in enumerate(members):
         groups.setdefault(member.signature(), []).append(i)
     results: dict[int, Trained] = {}
-    with _matmul_precision("high" if device.type == "cuda" else None):
+    with matmul_precision("high" if device.type == "cuda" else None):
         for indices in groups.values():
             size = _group_size(program, members[indices[0]], schedule, device, len(indices), max_members)
             for start in range(0, len(indices), size):
                 chunk = indices[start : start + size]
                 run = _Run(program, [members[i] for i in chunk], schedule, device, capture, compile)
-                results.update(zip(chunk, run.fit(on_epoch), strict=True))
+                results.update(zip(chunk, run.fit(on_epoch, keeper), strict=True))
     for i, result in results.items():
         if result.skipped_steps:
             log.warning("member %d: %d steps were skipped, their gradient was not finite", i, result.skipped_steps)
+        if result.fault is not None:
+            name = f"member {i}: " if len(members) > 1 else ""
+            log.warning("%straining stopped: %s. The best weights before it are kept", name, result.fault)
     return [results[i] for i in range(len(members))]
-
-
-@contextmanager
-def _matmul_precision(precision: str | None) -> Iterator[None]:
-    """On GPUs products take the tensor cores (TF32) while training; what the user had set comes back afterwards."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision or before)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _group_size(
@@ -148,6 +146,7 @@ class _Run:
         self.count = torch.zeros((), device=device, dtype=torch.int64)
         self.order = torch.zeros(k, self.steps * self.batch, device=device, dtype=torch.int64)
         self.skipped = torch.zeros(k, device=device, dtype=torch.int64)
+        self.fault = torch.full((k,), -1, device=device, dtype=torch.int64)  # the first step whose loss was not finite
         self.totals: Tensors = {}
 
         self.best = self.flat.clone()
@@ -188,24 +187,34 @@ class _Run:
 
     def step(self) -> None:
         """Gather a batch, forward, backward, clip, AdamW. No host synchronisation, only in-place updates of the state."""
-        position = (self.count % self.steps) * self.batch + torch.arange(self.batch, device=self.device)
-        index = self.order[:, position]  # (K, B)
-        batch = {name: value[self.source, index] for name, value in self.data.items()}
-        terms = self._loss(self.params, self.frozen, batch, self.hyper, mix(self.seeds + self.count))
+        terms = self.terms(self.count)
         gradients = torch.autograd.grad(terms["loss"].sum(), list(self.params.values()), materialize_grads=True)
         with torch.no_grad():
+            self.fault.copy_(torch.where((self.fault < 0) & ~terms["loss"].isfinite(), self.count, self.fault))
             self._adamw(torch.cat([g.reshape(len(self.flat), -1) for g in gradients], dim=1))
             for name, value in terms.items():
                 self.totals[name] = self.totals[name].add_(value) if name in self.totals else value.clone()
 
+    def terms(self, count: Tensor) -> Tensors:
+        """The terms of every member's loss in the step `count` of the current epoch, (K,) each."""
+        index = self.order[:, self.positions(count)]  # (K, B)
+        batch = {name: value[self.source, index] for name, value in self.data.items()}
+        return self._loss(self.params, self.frozen, batch, self.hyper, mix(self.seeds + count))
+
+    def positions(self, count: Tensor) -> Tensor:
+        """The places in `order` of the samples of a step, (B,)."""
+        return (count % self.steps) * self.batch + torch.arange(self.batch, device=self.device)
+
     def _adamw(self, gradient: Tensor) -> None:
         """Clip each member to its norm, then decoupled weight decay and Adam, as `torch.optim.AdamW` does.
 
-        A member whose gradient is not finite keeps its weights this step, and the step is counted.
+        A member whose gradient is not finite keeps its weights this step, and the step is counted. A member whose loss was not
+        finite keeps its weights for good.
         """
         norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-        finite = norm.isfinite()
-        self.skipped.add_(~finite[:, 0])
+        healthy = (self.fault < 0)[:, None]
+        finite = norm.isfinite() & healthy
+        self.skipped.add_((healthy & ~finite)[:, 0])
         gradient = torch.where(finite, gradient * (self.schedule.clip / (norm + 1e-6)).clamp(max=1.0), 0.0)
         self.count.add_(1)
         t = self.count.float()
@@ -229,7 +238,7 @@ class _Run:
         """The step as a CUDA graph, or as it is where it cannot be captured."""
         if not self.capture:
             return self.step
-        state = [self.flat, self.moment_1, self.moment_2, self.count, self.skipped]
+        state = [self.flat, self.moment_1, self.moment_2, self.count, self.skipped, self.fault]
         before = [s.detach().clone() for s in state]
         graph = torch.cuda.CUDAGraph()
         try:
@@ -253,46 +262,58 @@ class _Run:
 
     # --------------------------------------------------------------------------------------------------- all epochs
 
-    def fit(self, on_epoch: Callable[[Progress], None] | None) -> list[Trained]:
+    def fit(self, on_epoch: Callable[[Progress], None] | None, keeper: Keeper | None = None) -> list[Trained]:
         """All epochs; one look at the device per epoch, to record it and to see whether every member has stopped."""
-        history: list[list[dict[str, float]]] = [[] for _ in self.members]
-        foreign = not self.program.stackable
-        devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices) if foreign else nullcontext():
-            if foreign:  # layers we did not write draw from torch's own generator
-                torch.default_generator.manual_seed(self.members[0].seed)  # not torch.manual_seed, which reseeds every GPU
-                if devices:
-                    with torch.cuda.device(self.device):
-                        torch.cuda.manual_seed(self.members[0].seed)
+        faults: list[Fault | None] = [None] * len(self.members)
+        with nullcontext() if self.program.stackable else random_numbers(self.members[0].seed, self.device):
             self._shuffle(0)
             step = self._captured()
-            for epoch in range(self.schedule.epochs):
+            history = restored(self, None if keeper is None else keeper.last())
+            while history.epoch < self.schedule.epochs and not history.done:
                 started = time.perf_counter()
-                self._shuffle(epoch)
-                for total in self.totals.values():
-                    total.zero_()
-                for _ in range(self.steps):
-                    step()
-                rate = self.lr * self._rate(self.count.float())  # of the last step, before validation cuts it
-                scores = self._validate(epoch)
-                means = {name: value / self.steps for name, value in self.totals.items()} | scores
-                figures = torch.stack([*means.values(), rate, self.waited.float()]).cpu().tolist()
-                seconds = time.perf_counter() - started
-                for k, rows in enumerate(history):
-                    row = {name: column[k] for name, column in zip([*means, "lr"], figures, strict=False)}
-                    rows.append({"epoch": epoch, **row, "seconds": seconds})
-                patience = self.schedule.patience
-                active = len(history) if patience is None else sum(w < patience for w in figures[-1])
-                if on_epoch is not None:
-                    best = min(min(row["criterion"] for row in rows) for rows in history)
-                    on_epoch(Progress(len(history), epoch + 1, self.schedule.epochs, best, active))
-                if active == 0:
+                if not self._epoch(step, history, keeper):
+                    log.warning("stopped in epoch %d of %d: the best epoch so far is kept", history.epoch, self.schedule.epochs)
                     break
+                faults = [fault or found_fault(self, k) for k, fault in enumerate(faults)]
+                history = self._recorded(history, started, on_epoch)
+                if keeper is not None:
+                    keeper.keep(history.epoch, state_of(self, history))
         outcomes = (v.cpu().tolist() for v in (self.best_value, self.best_epoch, self.skipped))
         return [
-            Trained({name: value.clone() for name, value in self._views(row[None]).items()}, value, epoch, rows, skipped)
-            for row, value, epoch, skipped, rows in zip(self.best.cpu(), *outcomes, history, strict=True)
+            Trained({name: value.clone() for name, value in self._views(row[None]).items()}, value, epoch, rows, skipped, fault)
+            for row, value, epoch, skipped, rows, fault in zip(self.best.cpu(), *outcomes, history.rows, faults, strict=True)
         ]
+
+    def _epoch(self, step: Callable[[], None], history: History, keeper: Keeper | None) -> bool:
+        """The steps of one epoch; False if the keeper ended the training, which needs an epoch to keep."""
+        self._shuffle(history.epoch)
+        for total in self.totals.values():
+            total.zero_()
+        may_stop = keeper is not None and any(math.isfinite(row["criterion"]) for rows in history.rows for row in rows)
+        for _ in range(self.steps):
+            if may_stop and keeper is not None and keeper.stopped():
+                return False
+            step()
+            if self.device.type == "cpu" and bool((self.fault >= 0).all()):
+                break  # on a GPU, reading this after every step would cost more than the frozen steps
+        return True
+
+    def _recorded(self, history: History, started: float, on_epoch: Callable[[Progress], None] | None) -> History:
+        """Validate, add a row of figures for every member, and see whether all of them have stopped."""
+        rate = self.lr * self._rate(self.count.float())  # of the last step, before validation cuts it
+        scores = self._validate(history.epoch)
+        means = {name: value / self.steps for name, value in self.totals.items()} | scores
+        figures = torch.stack([*means.values(), rate, self.waited.float(), self.fault.float()]).cpu().tolist()
+        seconds = time.perf_counter() - started
+        for k, rows in enumerate(history.rows):
+            row = {name: column[k] for name, column in zip([*means, "lr"], figures, strict=False)}
+            rows.append({"epoch": history.epoch, **row, "seconds": seconds})
+        patience = math.inf if self.schedule.patience is None else self.schedule.patience
+        active = sum(waited < patience and fault < 0 for waited, fault in zip(*figures[-2:], strict=True))
+        if on_epoch is not None:
+            best = min(min(row["criterion"] for row in rows) for rows in history.rows)
+            on_epoch(Progress(len(history.rows), history.epoch + 1, self.schedule.epochs, best, active))
+        return History(history.rows, history.epoch + 1, active == 0)
 
     def _shuffle(self, epoch: int) -> None:
         """Each member's own order of its samples; the last batch is filled up from the start of the order."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, Unpack, final
 
 import torch
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from timex.checks import check_labels
-from timex.engine import Noise, Tensors, mix
+from timex.engine import Checkpoint, Noise, Tensors, mix
 from timex.explainers.splitting import labelled, split
 from timex.explainers.target import RUNNER_UP, contrasted, runner_up, target_indices
 from timex.records import Explanation, Series, as_series, to_tensor
@@ -85,6 +86,7 @@ class Explainer(ABC, Generic[F]):
         needs_embedding: Whether the method needs the model's embedding z.
         numbers: How many numbers of a regression or forecast the method explains together: "all", "one", or "none".
         takes_target: Whether a class other than the predicted one can be explained.
+        keeps_checkpoints: Whether a fit can be resumed.
         accepts_missing: Whether series with unobserved cells and irregular times are accepted.
         fitted_: What `fit` learned, a frozen record; None before.
     """
@@ -96,6 +98,7 @@ class Explainer(ABC, Generic[F]):
     needs_gradients: ClassVar[bool] = False
     needs_embedding: ClassVar[bool] = False
     numbers: ClassVar[Literal["all", "one", "none"]] = "one"
+    keeps_checkpoints: ClassVar[bool] = False
     takes_target: ClassVar[bool] = True
     accepts_missing: ClassVar[bool] = True
     config: Any
@@ -128,6 +131,7 @@ class Explainer(ABC, Generic[F]):
         times_val: ArrayLike | Tensor | None = None,
         observed_val: ArrayLike | Tensor | None = None,
         progress: bool = True,
+        checkpoint: str | Path | Checkpoint | None = None,
     ) -> Self:
         """Learn what the method needs before it can explain. A method that needs no fit does nothing.
 
@@ -140,15 +144,22 @@ class Explainer(ABC, Generic[F]):
             times_val: As times, for x_val.
             observed_val: As observed, for x_val.
             progress: Show a progress bar.
+            checkpoint: A folder in which the fit keeps its state after every epoch. The same fit goes on from there after a
+                stop; a fit with other data, model or settings is refused.
 
         Returns:
             self
         """
+        if checkpoint is not None and not self.keeps_checkpoints:
+            raise ValueError(f"{type(self).__name__} keeps no checkpoints: leave out checkpoint=.")
         if self.needs_fit:
             train = labelled(self._accepted(as_series(x, times, observed)), y)
             val = None if x_val is None else self._accepted(as_series(x_val, times_val, observed_val))
             self._try_model(train, scale_numbers=True)
-            self.fitted_ = self._fit(train, val, progress)
+            more: dict[str, Any] = {}
+            if checkpoint is not None:
+                more["checkpoint"] = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+            self.fitted_ = self._fit(train, val, progress, **more)
         return self
 
     def _fit(self, train: Series, val: Series | None, progress: bool) -> F:

@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from timex.checks import check_scaling
-from timex.engine import Diverged, Tensors
+from timex.engine import Checkpoint, Diverged, Tensors
 from timex.explainers.base import Batch, Explainer
 from timex.method import storage
 from timex.method.config import TimeXConfig
 from timex.method.explain import chunk_size, explain_batch
 from timex.method.fit import Fitted, fit_all
 from timex.method.landmarks import Landmarks
+from timex.method.resume import expect_same_fit
 from timex.method.task import Names
 from timex.records import Series
 from timex.reference.adapt import adapt, model_of, readapted, tried
@@ -68,6 +69,7 @@ class TimeX(Explainer[Fitted]):
     needs_fit = True
     needs_gradients = True
     needs_embedding = True
+    keeps_checkpoints = True
     takes_target = False
     numbers = "all"
     config: TimeXConfig
@@ -121,8 +123,10 @@ class TimeX(Explainer[Fitted]):
     def _reference(self) -> ReferenceModel:
         return self.fitted.reference.to(self.device)
 
-    def _fit(self, train: Series, val: Series | None, progress: bool) -> Fitted:
-        (fitted,) = fit_all([self], [(train, val)], progress, {})
+    def _fit(self, train: Series, val: Series | None, progress: bool, checkpoint: Checkpoint | None = None) -> Fitted:
+        if checkpoint is not None:
+            expect_same_fit(checkpoint, self, train, val)
+        (fitted,) = fit_all([self], [(train, val)], progress, {"checkpoint": checkpoint})
         if fitted is None:
             raise Diverged
         return fitted

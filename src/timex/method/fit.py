@@ -18,6 +18,7 @@ from timex.explainers.splitting import labelled
 from timex.method.evidence import EvidenceObjective, SurrogateObjective
 from timex.method.finish import Fitted, History, Masks, finish, finished_masks
 from timex.method.objective import Objective
+from timex.method.resume import expect_same_task
 from timex.method.task import Shared, Task, prepare
 from timex.progress import training_bar
 from timex.records import Series, as_series
@@ -47,7 +48,7 @@ def fit_many(
         explainers: Unfitted explainers.
         data: For each (x, y or None, x_val or None), as arrays or `Series`.
         progress: Show a progress bar.
-        options: Passed to `engine.train`.
+        options: Passed to `engine.train`; checkpoint= (a `timex.engine.Checkpoint`) keeps the states of a single fit.
 
     Returns:
         The explainers, fitted.
@@ -76,6 +77,10 @@ def fit_all(
     shared: Shared = {}
     rows = list(zip(explainers, data, strict=True))
     tasks = [prepare(explainer, *series, shared) for explainer, series in rows]
+    if (checkpoint := options.get("checkpoint")) is not None:
+        if len(tasks) > 1:
+            raise ValueError(f"Expected one explainer with checkpoint=, got {len(tasks)}: fit them one after another.")
+        expect_same_task(checkpoint, tasks[0])
     for task, (series, val) in zip(tasks, data, strict=True):
         if val is None:
             log.info("no x_val: %d of %d samples are held out for validation", len(series) - len(task.kept), len(series))
@@ -129,7 +134,8 @@ def train_on_evidence(tasks: Sequence[Task], progress: bool, options: dict[str, 
     objective = SurrogateObjective(first.model.to(first.device), first.config, first.fill)
     members = [_surrogate_member(tasks[i], masks[i]) for i in masks]
     schedule = schedule_of(first, surrogate=True)
-    surrogates = _run("surrogate", objective, first.device, members, schedule, progress, options)
+    given = engine.digest_of(runs[0].params)  # checkpoints of a surrogate belong to one generator
+    surrogates = _run("surrogate", objective, first.device, members, schedule, progress, options, given)
     for i, run in zip(masks, surrogates, strict=True):
         if run.epoch >= 0:
             tasks[i].model.surrogate.load_state_dict(run.params, strict=False)
@@ -184,9 +190,13 @@ def _run(
     schedule: engine.Schedule,
     progress: bool,
     options: dict[str, Any],
+    given: str = "",
 ) -> list[engine.Trained]:
+    others = {name: value for name, value in options.items() if name != "checkpoint"}
+    checkpoint: engine.Checkpoint | None = options.get("checkpoint")
+    keeper = None if checkpoint is None else checkpoint.stage(label, given)
     with training_bar(label, progress) as on_epoch:
-        return engine.train(objective, members, schedule, device=device, on_epoch=on_epoch, **options)
+        return engine.train(objective, members, schedule, device=device, on_epoch=on_epoch, keeper=keeper, **others)
 
 
 def history_of(**runs: engine.Trained) -> History:

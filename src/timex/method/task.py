@@ -117,7 +117,7 @@ def prepare(explainer: TimeX, train: Series, val: Series | None, shared: Shared 
         train=train,
         val=val,
         kept=kept,
-        member=_member(config, model, reference, baseline, outputs, frozen.spread),
+        member=_member(config, model, reference, baseline, outputs, frozen.spread, kept),
     )
 
 
@@ -192,6 +192,7 @@ def _member(
     baseline: Baseline,
     outputs: Sequence[Tensors],
     spread: float | None,
+    kept: NDArray[np.int64],
 ) -> engine.Member:
     """The training as the engine takes it: of the generator alone, or (the paper) of all parts together."""
     generator_alone = config.objective == "evidence"
@@ -208,6 +209,7 @@ def _member(
         lr=config.lr,
         weight_decay=config.training.weight_decay,
         seed=config.seed,
+        places=kept.tolist(),
     )
 
 

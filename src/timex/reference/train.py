@@ -7,7 +7,8 @@ on a separate check draw (real data: the validation part, never the test part) i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -189,6 +190,7 @@ def train_references(
     device: torch.device | str = "cpu",
     progress: bool = True,
     seeds: Sequence[int] | None = None,
+    checkpoint: engine.Checkpoint | None = None,
 ) -> list[TrainedReference]:
     """Train one reference model per data set (folds of one data set, usually) as one program, and gate them.
 
@@ -199,24 +201,27 @@ def train_references(
         device: Where to train.
         progress: Whether to show a progress bar.
         seeds: One seed per data set; by default the config's for all.
+        checkpoint: Keeps the state of the training after every epoch, for a single data set.
 
     Raises:
         RuntimeError: If the training on a data set diverged with every seed tried.
     """
     config = preset(datasets[0].name, arch) if config is None else config
     seeds = [config.seed] * len(datasets) if seeds is None else seeds
+    if checkpoint is not None:
+        _expect_same_training(checkpoint, datasets[0], arch, config, device)
     best: dict[int, TrainedReference] = {}
     pending = list(range(len(datasets)))
     for attempt in range(config.attempts):
         offset = 1000 * attempt  # far from the seeds of neighbouring folds
         chosen = [(datasets[i], seeds[i] + offset) for i in pending]
-        for i, trained in zip(pending, _train(chosen, arch, config, device, progress, attempt + 1), strict=True):
+        for i, trained in zip(pending, _train(chosen, arch, config, device, progress, attempt + 1, checkpoint), strict=True):
             if trained is not None and (i not in best or trained.check["f1"] > best[i].check["f1"]):
                 best[i] = trained
             if i in best:
                 best[i] = replace(best[i], attempts=attempt + 1)
         pending = [i for i in pending if i not in best or best[i].passed is False]
-        if not pending:
+        if not pending or (checkpoint is not None and checkpoint.stop()):
             break
     lost = [f"fold {d.fold} of {d.name}" for i, d in enumerate(datasets) if i not in best]
     if lost:
@@ -231,6 +236,7 @@ def _train(
     device: torch.device | str,
     progress: bool,
     attempt: int,
+    checkpoint: engine.Checkpoint | None,
 ) -> list[TrainedReference | None]:
     """Train once; None for those whose training diverged."""
     models = [initialised(arch, {**shape_of(d, arch), **config.model}, seed) for d, seed in chosen]
@@ -254,12 +260,26 @@ def _train(
         decay=config.decay,
     )
     label = f"{arch} on {chosen[0][0].name}" + (f", attempt {attempt}" if attempt > 1 else "")
+    keeper = None if checkpoint is None else checkpoint.stage(f"attempt-{attempt}")
     with training_bar(label, progress) as on_epoch:
-        runs = engine.train(Classification(models[0]), members, schedule, device=device, on_epoch=on_epoch)
+        runs = engine.train(Classification(models[0]), members, schedule, device=device, on_epoch=on_epoch, keeper=keeper)
     return [
         None if run.epoch < 0 else _examine(model, run, dataset, seed, device)
         for model, run, (dataset, seed) in zip(models, runs, chosen, strict=True)
     ]
+
+
+def _expect_same_training(
+    checkpoint: engine.Checkpoint, data: Dataset, arch: str, config: TrainConfig, device: torch.device | str
+) -> None:
+    """Refuse checkpoints of another training."""
+    parts = {"training series": data.train, "validation series": data.val}
+    checkpoint.expect(
+        **{"architecture": arch, "settings": asdict(config)},
+        **{name: part.digest for name, part in parts.items()},
+        **{f"labels of the {name}": sha256(part.labels.tobytes()).hexdigest() for name, part in parts.items()},
+        **engine.surroundings(device),
+    )
 
 
 def _examine(

@@ -1,0 +1,80 @@
+"""Checkpoints beside `--out`, and what Ctrl-C does to a training."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from timex.cli.files import check_folder
+
+if TYPE_CHECKING:
+    from timex.engine import Checkpoint
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".checkpoint"
+INTERRUPTED = 130
+"""The exit code of a command that Ctrl-C ended, as in a shell."""
+
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoints that a stopped run left beside --out.")]
+KeepPartial = Annotated[
+    bool, typer.Option("--keep-partial", help="Let Ctrl-C end the training early and keep the best epoch so far.")
+]
+
+
+@contextmanager
+def checkpoint_of(out: Path, resume: bool, keep_partial: bool) -> Iterator[Checkpoint]:
+    """The checkpoint beside an output folder, removed after the block unless the training was cut short.
+
+    Ctrl-C leaves the checkpoints and names the option that goes on from them. With `keep_partial` it ends the training instead,
+    and the block goes on with the best epoch so far; a second Ctrl-C ends the command.
+    """
+    from timex.engine import Checkpoint
+
+    absolute = out.absolute()
+    folder = absolute.parent / f"{absolute.name}{SUFFIX}"
+    check_folder(folder)
+    interrupted = threading.Event()
+    checkpoint = Checkpoint(folder, stop=interrupted.is_set)
+    if not resume:
+        if checkpoint.holds:
+            log.warning("the checkpoints in %s are replaced; --resume would have gone on from them", folder)
+        checkpoint.clear()
+    try:
+        with _first_interrupt(interrupted) if keep_partial else nullcontext():
+            yield checkpoint
+    except KeyboardInterrupt:
+        held = ", ".join(checkpoint.holds) or "nothing yet"
+        log.warning("interrupted. Kept in %s: %s. Run the same command with --resume to go on", folder, held)
+        raise typer.Exit(INTERRUPTED) from None
+    except Exception:
+        if not checkpoint.holds:
+            checkpoint.clear()
+        raise
+    if interrupted.is_set():
+        log.warning("the training was cut short: the same command with --resume goes on with it from %s", folder)
+    else:
+        checkpoint.clear()
+
+
+@contextmanager
+def _first_interrupt(interrupted: threading.Event) -> Iterator[None]:
+    """The first Ctrl-C sets the event; the next one interrupts as usual."""
+
+    def handle(number: int, frame: Any) -> None:
+        interrupted.set()
+        signal.signal(signal.SIGINT, before)
+        log.warning("stopping: the best epoch so far will be kept. Ctrl-C again ends the command at once")
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
