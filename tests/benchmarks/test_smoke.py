@@ -107,6 +107,15 @@ def test_page(measured):
     assert 0 < found["ms"]["click, median"] <= found["ms"]["click, slowest"]
 
 
+@pytest.mark.slow
+def test_kills(measured):
+    rows = measured("kills")["rows"]
+    assert [row["what"] for row in rows] == ["fit", "train"]
+    for row in rows:
+        assert row["kills"] == 3
+        assert row["finished"] == row["equal"] >= 1
+
+
 def test_baselines_speed(measured):
     rows = measured("baselines", "speed", "--data", "freqshapes")["rows"]
     assert [row["method"] for row in rows] == ["dynamask", "ig", "winit"]

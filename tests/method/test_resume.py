@@ -1,6 +1,10 @@
 """A fit that is killed goes on from its checkpoints and ends as an undisturbed one; another fit is refused by name."""
 
+import json
+import subprocess
+import sys
 from contextlib import nullcontext, suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,6 +80,7 @@ def test_a_killed_fit_goes_on(tmp_path, monkeypatch, config):
     assert_equal(learned(resumed), learned(whole))
 
 
+@pytest.mark.slow
 def test_a_foreign_model_and_a_black_box(tmp_path, monkeypatch):
     x = series(40, T, D)
 
@@ -174,3 +179,13 @@ def test_a_broken_sample_is_named(caplog):
     assert "training stopped: in batch" in caplog.text
     samples = caplog.text.split("on the training samples ")[1].split(". The best weights")[0]
     assert 7 in map(int, samples.split(", "))
+
+
+@pytest.mark.slow
+def test_fits_that_are_killed_end_bit_equal(tmp_path):
+    """SIGKILL at 20 random moments; benchmarks/kills.py does it for trainings too, and more often."""
+    script = Path(__file__).parents[2] / "benchmarks" / "kills.py"
+    subprocess.run([sys.executable, script, "--what", "fit", "--kills", "20", "--out", tmp_path / "kills.json"], check=True)
+    (row,) = json.loads((tmp_path / "kills.json").read_text())["rows"]
+    assert row["kills"] >= 20
+    assert row["finished"] == row["equal"] >= 1

@@ -1,0 +1,127 @@
+"""Kills fits and trainings with SIGKILL at random moments, resumes them, and compares with undisturbed ones, bit for bit.
+
+    python benchmarks/kills.py --kills 100 --out kills.json
+    python benchmarks/kills.py --what fit --kills 20
+
+Every attempt is a forked process, so that it starts at once. A job that ends is compared, and begins again with other settings
+until there were enough kills. `before` counts the kills by what the checkpoint held then: nothing, the generator's states, or
+those of the surrogate too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import parser, write
+
+from timex import TimeX, TimeXConfig
+from timex.data.synthetic import freqshapes
+from timex.engine import Checkpoint
+from timex.reference import save_reference
+from timex.reference.base import initialised
+from timex.reference.train import TrainConfig, train_references
+
+Job = Callable[[Path, Path, int], None]
+"""Does the work with a seed: writes into a folder, with its checkpoints in another."""
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    options = parser(__doc__)
+    options.add_argument("--what", nargs="*", choices=list(JOBS), default=list(JOBS))
+    options.add_argument("--kills", type=int, default=100, help="of each kind")
+    options.add_argument("--seed", type=int, default=0, help="of the moments")
+    arguments = options.parse_args(argv)
+    kills = min(3, arguments.kills) if arguments.smoke else arguments.kills
+    rows = []
+    for what in arguments.what:
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:  # a fresh process can be forked
+            rows.append(alone.submit(campaign, what, kills, arguments.seed).result())
+        print(*rows[-1].values(), flush=True)
+    write({"rows": rows}, arguments)
+
+
+def campaign(what: str, kills: int, seed: int) -> dict[str, Any]:
+    """Kill one kind of job so often; `equal` of the `finished` jobs ended as undisturbed ones."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(seed)
+    before: Counter[str] = Counter()
+    finished = equal = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        while sum(before.values()) < kills:
+            out, kept, whole = (folder / part for part in ("out", "kept", "whole"))
+            started = time.perf_counter()
+            assert attempt(JOBS[what], whole, folder / "unused", finished, None), "the undisturbed job failed"
+            span = 0.6 * (time.perf_counter() - started)
+            while not attempt(JOBS[what], out, kept, finished, rng.uniform(0, span) if sum(before.values()) < kills else None):
+                before[held(kept)] += 1
+            finished, equal = finished + 1, equal + (contents(out) == contents(whole))
+            for path in folder.iterdir():
+                shutil.rmtree(path)
+    return {"what": what, "kills": sum(before.values()), "finished": finished, "equal": equal, "before": dict(before)}
+
+
+def attempt(job: Job, out: Path, kept: Path, seed: int, patience: float | None) -> bool:
+    """Run a job in a forked process and kill it after `patience` seconds; whether it ended by itself."""
+    process = os.fork()
+    if process == 0:
+        try:
+            job(out, kept, seed)
+            os._exit(0)
+        except BaseException as error:
+            print(error, flush=True)
+            os._exit(1)
+    if patience is not None:
+        time.sleep(patience)
+        os.kill(process, signal.SIGKILL)  # without effect on a process that has ended but was not waited for
+    status = os.waitpid(process, 0)[1]
+    if os.WIFEXITED(status) and os.WEXITSTATUS(status) != 0:
+        raise RuntimeError("A job failed by itself.")
+    return os.WIFEXITED(status)
+
+
+def held(kept: Path) -> str:
+    """The trainings that a checkpoint holds states of."""
+    return " and ".join(text.split(":")[0] for text in Checkpoint(kept).holds) or "nothing"
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The hashes of the weights, whose files are named by them, and of their content."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.safetensors")}
+
+
+def fit(out: Path, kept: Path, seed: int) -> None:
+    """Fit TimeX to a model with random weights and save the explainer."""
+    data = freqshapes(0, 0, sizes=(160, 32, 32))
+    model = initialised("cnn", {"n_channels": 1, "n_classes": 4, "n_steps": 50, "width": 8}, 0).eval()
+    config = TimeXConfig(epochs=10, batch_size=32, seed=seed)
+    TimeX(model, config=config, device="cpu").fit(data.train, x_val=data.val, progress=False, checkpoint=kept).save(out)
+
+
+def train(out: Path, kept: Path, seed: int) -> None:
+    """Train a reference model, twice if the first is weak, and save it."""
+    data = freqshapes(0, 0, sizes=(160, 32, 32))
+    config = TrainConfig(epochs=20, attempts=2, seed=seed, model={"width": 8})
+    (trained,) = train_references([data], "cnn", config, progress=False, checkpoint=Checkpoint(kept))
+    save_reference(trained.model, out)
+
+
+JOBS: dict[str, Job] = {"fit": fit, "train": train}
+
+if __name__ == "__main__":
+    main()
