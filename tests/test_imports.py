@@ -41,9 +41,14 @@ ORDER = (
     "__main__",
 )
 """The rooms of the package, a file or a folder each; "" is `timex/__init__.py`. A file imports from its own room and from rooms
-before it. The exceptions are two shortcuts for users, which import when they are called: `Explanation.plot` and
-`Explainer.check`."""
-EXCEPTIONS = {("records", "report.plots", True), ("records", "io.containers", True), ("explainers.base", "trust.check", True)}
+before it. The exceptions are shortcuts for users, which import when they are called: the words, figures and tables of an
+`Explanation`, `Series.from_` and `Explainer.check`."""
+SHORTCUTS = {
+    "records.explanation": ("report.frame", "report.notebook", "report.plots", "report.spans"),
+    "records.series": ("io.containers",),
+    "explainers.base": ("trust.check",),
+}
+EXCEPTIONS = {(module, imported, True) for module, every in SHORTCUTS.items() for imported in every}
 HEAVY = ("pandas", "matplotlib", "sklearn", "captum", "typer", "pyarrow", "rich", "scipy", "plotly", "jinja2")
 
 

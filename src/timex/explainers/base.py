@@ -264,6 +264,16 @@ class Explainer(ABC, Generic[F]):
     def _explain(self, batch: Batch) -> dict[str, Tensor]:
         """Fields of an `Explanation` for one chunk: at least "attribution", (B, T, D) float."""
 
+    def __repr__(self) -> str:
+        state = (
+            ""
+            if not self.needs_fit
+            else ", not fitted"
+            if self.fitted_ is None
+            else f", fitted for {self.fitted_.shape[0]} steps x {self.fitted_.shape[1]} channels"
+        )
+        return f"{type(self).__name__}({type(self.model).__name__}{state})"
+
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """What the explainer was made with, as scikit-learn asks for it."""
         return dict(self._given)

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+LARGEST = 6
+"""Landmarks that a notebook shows of an explainer."""
+
+
 class TimeX(Explainer[Fitted]):
     """Explains a frozen time-series model.
 
@@ -163,6 +167,22 @@ class TimeX(Explainer[Fitted]):
     def landmarks(self) -> Landmarks:
         """The learned landmarks and the training explanations around them."""
         return self.fitted.landmarks
+
+    def _repr_html_(self) -> str:
+        from timex.report.notebook import explainer_html
+
+        facts = {"model": type(self.model).__name__, "fitted": "no: call fit(x) with training series"}
+        if self.fitted_ is None:
+            return explainer_html(type(self).__name__, facts)
+        quality, (steps, channels), names = self.fitted_.quality, self.fitted_.shape, self.fitted_.names.classes
+        facts |= {"fitted": f"for {steps} steps x {channels} channels", "mean p on validation series": f"{quality.kept:.2f}"}
+        if quality.agreement is not None:
+            facts["surrogate agrees"] = f"{quality.agreement:.1%} of the training series (empty: {quality.commonest:.1%})"
+        top = self.landmarks.filtered().head(LARGEST)
+        words = [
+            f"landmark {m}, {names[c] if names else f'class {c}'}" for m, c in zip(top["landmark"], top["class"], strict=True)
+        ]
+        return explainer_html(type(self).__name__, facts, list(zip(words, top["samples"], strict=True)))
 
     # ---------------------------------------------------------------------------------------------------- save and load
 

@@ -55,10 +55,10 @@ class Columns:
     label: str
 
     @classmethod
-    def of(cls, e: Explanation, chosen: NDArray[np.int64]) -> Columns:
-        """The columns of the samples `chosen` of an explanation."""
+    def of(cls, e: Explanation, chosen: NDArray[np.int64], limit: int = COLUMNS) -> Columns:
+        """The columns of the samples `chosen` of an explanation, at most `limit`."""
         n, (_, t, _) = len(chosen), e.x.shape
-        width = 1 if t <= COLUMNS else math.ceil(t / (COLUMNS // 2))
+        width = 1 if t <= limit else math.ceil(t / (limit // 2))
         times, cells = e.times[chosen].astype(np.float64), e.observed[chosen]
         shared = bool((times == times[0]).all()) and bool((np.diff(times[0]) > 0).all())
         order, length = None, np.full(n, t)

@@ -5,7 +5,7 @@ Shapes: N samples, T time steps, D channels.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,20 @@ def channel_names(e: Explanation) -> tuple[str, ...]:
     return e.channels or tuple(f"channel {k}" for k in range(e.x.shape[2]))
 
 
+def channel_indices(e: Explanation, wanted: Sequence[str | int]) -> NDArray[np.int64]:
+    """The numbers of some channels, given by number or by name, with or without the unit."""
+    names, bare = channel_names(e), e.series.channels
+    found = []
+    for channel in wanted:
+        known = [k for k in range(len(names)) if channel == k or channel == names[k] or (bare and channel == bare[k])]
+        if not known:
+            raise ValueError(f"Expected channels among {', '.join(names)} or 0..{len(names) - 1}, got {channel!r}.")
+        found.append(known[0])
+    if not found:
+        raise ValueError("Expected at least one channel, got none.")
+    return np.array(found)
+
+
 def class_name(e: Explanation, c: int) -> str:
     """The name of class `c`, or its number."""
     return e.classes[c] if c < len(e.classes) else f"class {c}"
@@ -61,6 +75,12 @@ def class_name(e: Explanation, c: int) -> str:
 def sample_name(e: Explanation, i: int) -> str:
     """The sample's own name, or its number."""
     return e.series.ids[i] if e.series.ids else str(i)
+
+
+def caption(e: Explanation, i: int) -> str:
+    """The sample's name and its explained class, or both classes of a contrast."""
+    against = "" if e.contrast is None else f", not {class_name(e, int(e.contrast[i]))}"
+    return f"sample {sample_name(e, i)}: {class_name(e, int(e.prediction[i]))}{against}"
 
 
 def check_same_samples(methods: Mapping[str, Explanation]) -> Explanation:

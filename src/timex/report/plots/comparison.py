@@ -13,7 +13,7 @@ from timex.records import Explanation
 from timex.report.plots.drawing import MAX_LANES, channel_note, colourbar, draw_lanes, legend, name_lanes, panel_height
 from timex.report.plots.sample import Sample, check_index, largest, min_max
 from timex.report.plots.style import DIVERGING, MEDIUM, SEQUENTIAL
-from timex.report.samples import check_same_samples, class_name, sample_name
+from timex.report.samples import caption, check_same_samples
 
 
 def plot_comparison(explanations: Mapping[str, Explanation], indices: Sequence[int]) -> Figure:
@@ -59,12 +59,6 @@ def plot_comparison(explanations: Mapping[str, Explanation], indices: Sequence[i
     figure.suptitle(channel_note(len(chosen), len(every[0].channels)), fontsize=MEDIUM)
     legend(figure, axes[0], absent=not all(s.observed[:, chosen].all() for s in every))
     return figure
-
-
-def caption(e: Explanation, i: int) -> str:
-    """The sample's name and its explained class, or both classes of a contrast."""
-    against = "" if e.contrast is None else f", not {class_name(e, int(e.contrast[i]))}"
-    return f"sample {sample_name(e, i)}: {class_name(e, int(e.prediction[i]))}{against}"
 
 
 def _relative(sample: Sample, signed: bool) -> NDArray[np.float64]:

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from timex.records import Explanation
 from timex.report.plots.drawing import (
     channel_note,
     colourbar,
     draw_band,
+    draw_lanes,
     draw_series,
     draw_strip,
     legend,
+    name_lanes,
     tidy,
 )
 from timex.report.plots.sample import Sample, largest
 from timex.report.plots.style import LARGE, MEDIUM, ROUND, SMALL, colours
-from timex.report.samples import class_name, sample_name
+from timex.report.samples import caption, channel_indices, class_name, sample_name
 from timex.report.style import INK, KEPT, TRUTH, WARNING
 
 MAX_ROWS = 16  # channels drawn, one axes each
 STRIP = 0.15  # inches of the mask strip, and of the truth strip
 
 
-def plot_explanation(explanation: Explanation, i: int = 0) -> Figure:
+def plot_explanation(
+    explanation: Explanation,
+    i: int = 0,
+    *,
+    channels: Sequence[str | int] | None = None,
+    time: tuple[float, float] | None = None,
+    ax: Axes | None = None,
+    title: str | None = None,
+) -> Figure:
     """Draw one explained sample: a row per channel, the attribution as colour behind the series, and how far to trust it.
 
     The cells known to decide the class, if the series have them, are a strip above each channel, the mask a strip below.
@@ -35,24 +48,50 @@ def plot_explanation(explanation: Explanation, i: int = 0) -> Figure:
     Args:
         explanation: Explanations of N samples.
         i: Which of them.
+        channels: Names or numbers of the channels to draw; by default the 16 with the largest total attribution.
+        time: (first, last) time to draw.
+        ax: Axes to draw into: one channel with its values and strips, or several as lanes; by default a new figure.
+        title: The title, instead of the classes in words.
 
     Returns:
-        One axes per channel (the 16 with the largest total attribution if there are more) and one colourbar.
+        One axes per channel and one colourbar, or the figure of `ax`.
     """
     sample = Sample.of(explanation, i)
-    chosen = largest(np.abs(sample.attribution).sum(axis=0), MAX_ROWS)
     norm, cmap = colours(explanation, sample.attribution)
+    sample = sample if time is None else sample.between(*time)
+    if channels is None:
+        chosen = largest(np.abs(sample.attribution).sum(axis=0), MAX_ROWS)
+        note = channel_note(len(chosen), len(sample.channels))
+    else:
+        chosen, note = channel_indices(explanation, channels), ""
+    if ax is not None:
+        return _draw_into(ax, sample, chosen, norm, cmap, title or caption(explanation, i))
     row_height = float(np.clip(6.0 / len(chosen), 0.75, 2.2))
     figure = Figure(figsize=(8.0, 1.5 + row_height * len(chosen)), layout="constrained")
     axes = figure.subplots(len(chosen), 1, sharex=True, squeeze=False)[:, 0]
-    for ax, k in zip(axes, chosen, strict=True):
-        _draw_channel(ax, sample, k, norm, cmap, strip=min(STRIP / row_height, 0.13))
-        ax.set_ylabel(sample.channels[k], rotation=0, ha="right", va="center", labelpad=9, fontsize=MEDIUM)
+    for row, k in zip(axes, chosen, strict=True):
+        _draw_channel(row, sample, k, norm, cmap, strip=min(STRIP / row_height, 0.13))
+        row.set_ylabel(sample.channels[k], rotation=0, ha="right", va="center", labelpad=9, fontsize=MEDIUM)
     figure.align_ylabels(axes)
     axes[-1].set_xlabel(sample.time_label, fontsize=MEDIUM)
-    _head(axes[0], explanation, i, channel_note(len(chosen), len(sample.channels)))
+    _head(axes[0], explanation, i, title or f"Sample {sample_name(explanation, i)}, {_classes(explanation, i)}", note)
     colourbar(figure, axes, norm, cmap, "attribution")
     legend(figure, axes, absent=not sample.observed[:, chosen].all())
+    return figure
+
+
+def _draw_into(ax: Axes, sample: Sample, chosen: NDArray[np.int64], norm: Normalize, cmap: Colormap, heading: str) -> Figure:
+    """One channel with its values, or several as lanes, on axes of the user's own figure."""
+    if len(chosen) == 1:
+        _draw_channel(ax, sample, int(chosen[0]), norm, cmap, strip=0.06)
+        ax.set_ylabel(sample.channels[chosen[0]], fontsize=MEDIUM)
+    else:
+        draw_lanes(ax, sample, chosen, sample.attribution, norm, cmap)
+        name_lanes(ax, sample.channels, chosen)
+    ax.set_title(heading, loc="left", fontsize=MEDIUM)
+    ax.set_xlabel(sample.time_label, fontsize=MEDIUM)
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
     return figure
 
 
@@ -76,12 +115,11 @@ def _draw_channel(ax: Axes, sample: Sample, k: int, norm: Normalize, cmap: Color
     ax.yaxis.set_major_locator(MaxNLocator(4, steps=ROUND))
 
 
-def _head(ax: Axes, explanation: Explanation, i: int, note: str) -> None:
-    """The title: in bold the predicted class, below it how far to trust the explanation and which channels are left out."""
+def _head(ax: Axes, explanation: Explanation, i: int, title: str, note: str) -> None:
+    """The title in bold, below it how far to trust the explanation and which channels are left out."""
     trust = _trust(explanation, i)
     lines = [line for line in (trust, note) if line]
     doubtful = explanation.agreement is not None and not explanation.agreement[i]
-    title = f"Sample {sample_name(explanation, i)}, {_classes(explanation, i)}"
     ax.set_title(title, loc="left", fontsize=LARGE, fontweight="bold", pad=6 + SMALL * 1.45 * len(lines))
     for place, line in enumerate(reversed(lines)):
         look = {"fontsize": MEDIUM, "color": WARNING if doubtful and line == trust else INK}

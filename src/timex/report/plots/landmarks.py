@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 from timex.metrics.landmarks import unit
 from timex.records import Explanation
 from timex.report.places import principal_plane
-from timex.report.plots.comparison import caption
 from timex.report.plots.drawing import MAX_LANES, channel_note, colourbar, draw_lanes, legend, name_lanes, panel_height
 from timex.report.plots.sample import Sample, largest
 from timex.report.plots.style import LARGE, MEDIUM, SMALL, class_look, colours
-from timex.report.samples import channel_names, class_name
+from timex.report.samples import caption, channel_names, class_name
 from timex.report.style import INK
 
 if TYPE_CHECKING:

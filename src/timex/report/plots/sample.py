@@ -5,7 +5,7 @@ Shapes: T time steps, S the steps that are drawn, D channels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,16 @@ class Sample:
             truth=None if truth is None else (truth[i] & observed)[order],
             channels=channel_names(e),
         )
+
+    def between(self, first: float, last: float) -> Sample:
+        """The steps from time `first` to time `last`, both included."""
+        inside = (self.times >= first) & (self.times <= last)
+        if not inside.any():
+            low, high = self.times[0], self.times[-1]
+            raise ValueError(f"Expected time=(first, last) that overlaps {low:g} to {high:g}, got {(first, last)}.")
+        of_step = ("times", "x", "attribution", "observed", "mask", "truth")
+        cut = {name: value[inside] for name in of_step if (value := getattr(self, name)) is not None}
+        return replace(self, **cut)
 
     @property
     def edges(self) -> NDArray[np.float64]:

@@ -1,15 +1,14 @@
-"""The records that everything else passes around, one for each idea.
+"""Time series and everything known about them.
 
-Shapes: N samples, T time steps, D channels, C classes, Z the width of the embedding; layout (N, T, D) everywhere.
+Shapes: N samples, T time steps, D channels; layout (N, T, D) everywhere.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,11 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from timex.checks import check_labels, check_names, check_scaling, check_series, check_truth
-from timex.io.arrays import read_arrays, write_arrays
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
 
 PER_SAMPLE = ("x", "times", "observed", "y", "truth")
 """The fields of `Series` with one row per sample, beside `ids`."""
@@ -121,6 +115,12 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    def __repr__(self) -> str:
+        n, t, d = self.shape
+        known = [name for name in ("y", "truth", "ids") if getattr(self, name) is not None and len(getattr(self, name))]
+        facts = [f"{n} x {t} x {d}", *([] if self.regular else [f"{self.observed.mean():.0%} observed"]), *known]
+        return f"Series({', '.join(facts)})"
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -239,195 +239,3 @@ def as_series(value: Any, times: Any = None, observed: Any = None, **rest: Any) 
     if given:
         raise ValueError(f"Expected {', '.join(given)} inside the Series, got it beside one: use dataclasses.replace.")
     return value
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """A data set in three parts; channel and class names are those of the training part."""
-
-    name: str
-    train: Series
-    val: Series
-    test: Series
-    fold: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for part_name in ("train", "val", "test"):
-            part: Series = getattr(self, part_name)
-            if part.shape[1:] != self.train.shape[1:]:
-                raise ValueError(
-                    f"Expected every part to have (T, D) = {self.train.shape[1:]}, got {part.shape[1:]} in {part_name}."
-                )
-            if len(part.labels) and part.labels.max() >= len(self.classes):
-                raise ValueError(
-                    f"Expected labels 0..{len(self.classes) - 1} for the classes {self.classes}, got {part.labels.max()} "
-                    f"in {part_name}: name every class or renumber the labels."
-                )
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Channel names."""
-        return self.train.channels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Class names in the order of the labels."""
-        return self.train.classes
-
-    @cached_property
-    def baseline(self) -> Baseline:
-        """Mean and standard deviation per (time, channel) cell of the training part."""
-        return self.train.baseline()
-
-    @classmethod
-    def named(
-        cls,
-        name: str,
-        train: Series,
-        val: Series,
-        test: Series,
-        channels: Sequence[str],
-        classes: Sequence[str],
-        fold: int = 0,
-        seed: int = 0,
-    ) -> Dataset:
-        """A data set whose parts all get these channel and class names."""
-        train, val, test = (replace(s, channels=tuple(channels), classes=tuple(classes)) for s in (train, val, test))
-        return cls(name, train, val, test, fold, seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """Explanations of N samples, with what is needed to trust and to draw them.
-
-    Attributes:
-        series: The explained series in the user's own units, with their ids, labels, truth and times.
-        attribution: The importance of every cell, (N, T, D). TimeX gives probabilities in [0, 1].
-        prediction: The explained class of every sample, (N,): the model's own unless a target was given.
-        probability: The model's class probabilities, (N, C).
-        signed: Whether a negative attribution means "speaks against the class".
-        method: The registry name of the explainer.
-        contrast: The class that `prediction` is contrasted with, (N,), or None: "why this class and not that?".
-        mask: The cells kept, attribution > .5 for TimeX, (N, T, D) bool, or None.
-        embedding: The explanation's place in the latent space of explanations, (N, Z), or None.
-        landmark: The nearest landmark, (N,), or None.
-        agreement: Whether the surrogate, seeing only the explanation, predicts the model's class, (N,) bool, or None.
-        divergence: Jensen-Shannon divergence of surrogate and model, (N,), 0 (equal) to log 2, or None.
-        numbers: The model's numbers in their own units, (N, H), for a regression or forecast, else None; `prediction` is 0.
-    """
-
-    series: Series
-    attribution: NDArray[np.float32]
-    prediction: NDArray[np.int64]
-    probability: NDArray[np.float32]
-    signed: bool = False
-    method: str = ""
-    contrast: NDArray[np.int64] | None = None
-    mask: NDArray[np.bool_] | None = None
-    embedding: NDArray[np.float32] | None = None
-    landmark: NDArray[np.int64] | None = None
-    agreement: NDArray[np.bool_] | None = None
-    divergence: NDArray[np.float32] | None = None
-    numbers: NDArray[np.float32] | None = None
-
-    def __post_init__(self) -> None:
-        if self.attribution.shape != self.x.shape:
-            raise ValueError(f"Expected attribution of the shape of x, {self.x.shape}, got {self.attribution.shape}.")
-
-    def __len__(self) -> int:
-        return len(self.series)
-
-    @property
-    def x(self) -> NDArray[np.float32]:
-        """The explained series, (N, T, D), in the user's own units."""
-        return self.series.x
-
-    @property
-    def times(self) -> NDArray[np.float32]:
-        """The time of every step, (N, T)."""
-        return self.series.times
-
-    @property
-    def observed(self) -> NDArray[np.bool_]:
-        """Which cells were measured, (N, T, D)."""
-        return self.series.observed
-
-    @property
-    def channels(self) -> tuple[str, ...]:
-        """Channel names with their units, or empty."""
-        return self.series.channel_labels
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Class names, or empty."""
-        return self.series.classes
-
-    def plot(self, i: int = 0) -> Figure:
-        """Draw sample `i`: every channel with its attribution as colour, the truth if known, and how far to trust it."""
-        from timex.report.plots import plot_explanation  # the one import against the order of the tree: drawing is optional
-
-        return plot_explanation(self, i)
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per observed cell: sample, step, time, channel, value, attribution and the sample's prediction.
-
-        Where the series have them: the sample's own name (id), its true class (label) and the cell's truth.
-        """
-        import pandas as pd
-
-        n, t, d = self.x.shape
-        names = np.array(self.channels or [f"channel_{k}" for k in range(d)])
-        labels = np.array(self.classes or [str(c) for c in range(self.probability.shape[1])])
-        frame = {
-            "sample": np.repeat(np.arange(n), t * d),
-            "step": np.tile(np.repeat(np.arange(t), d), n),
-            "time": np.repeat(self.times.reshape(-1), d),
-            "channel": np.tile(names, n * t),
-            "value": self.x.reshape(-1),
-            "attribution": self.attribution.reshape(-1),
-        }
-        if self.numbers is None:
-            frame["prediction"] = np.repeat(labels[self.prediction], t * d)
-            if self.contrast is not None:
-                frame["contrast"] = np.repeat(labels[self.contrast], t * d)
-        elif self.numbers.shape[1] == 1:
-            frame["prediction"] = np.repeat(self.numbers[:, 0], t * d)
-        if self.series.ids:
-            frame["id"] = np.repeat(np.array(self.series.ids), t * d)
-        if self.series.y is not None:
-            frame["label"] = np.repeat(labels[self.series.y], t * d)
-        if self.series.truth is not None:
-            frame["truth"] = self.series.truth.reshape(-1)
-        if self.mask is not None:
-            frame["mask"] = self.mask.reshape(-1)
-        if self.agreement is not None:
-            frame["agreement"] = np.repeat(self.agreement, t * d)
-        return pd.DataFrame(frame)[self.observed.reshape(-1)].reset_index(drop=True)
-
-    def save(self, path: str | Path) -> Path:
-        """Write everything to one .npz file; a failing write leaves no half file."""
-        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "series"}
-        values = {**own, **{f"series.{f.name}": getattr(self.series, f.name) for f in fields(self.series)}}
-        arrays = {name: np.asarray(v) for name, v in values.items() if v is not None and np.size(v)}
-        return write_arrays(path, arrays)
-
-    @classmethod
-    def load(cls, path: str | Path, max_bytes: int | None = None) -> Explanation:
-        """Read what `save` wrote; files that need more than `max_bytes` of memory are refused (see `read_arrays`)."""
-        known = {f.name for f in fields(cls)} | {f"series.{f.name}" for f in fields(Series)}
-        values: dict[str, Any] = read_arrays(path, known, max_bytes)
-        missing = {"series.x", "attribution", "prediction", "probability"} - set(values)
-        if missing:
-            raise ValueError(f"{path} is no saved explanation: it lacks {', '.join(sorted(missing))}.")
-        of_series = {name.removeprefix("series."): values.pop(name) for name in list(values) if name.startswith("series.")}
-        for name in ("ids", "channels", "units", "classes"):
-            of_series[name] = tuple(np.ravel(of_series.get(name, ())).astype(str).tolist())
-        try:
-            if "sampling_rate" in of_series:
-                of_series["sampling_rate"] = float(of_series["sampling_rate"].reshape(()))
-            values["signed"] = bool(values.get("signed", np.False_).reshape(()))
-            values["method"] = str(values.get("method", ""))
-            return cls(series=Series(**of_series), **values)
-        except ValueError as error:
-            raise ValueError(f"{path} is no saved explanation: {error}") from error
