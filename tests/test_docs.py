@@ -31,6 +31,7 @@ from timex.cli import app
 from timex.data.synthetic import freqshapes
 from timex.io.files import write_series
 from timex.registry import DATASETS, EXPLAINERS, METRICS
+from timex.trust.compare import CONTROLS as MODEL_FREE
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -380,9 +381,18 @@ def test_settings_tables_are_the_settings():
     assert "| `loss.lam_con` | `2.0` | float >= 0; scalar | " in page
 
 
-def test_every_explainer_is_in_the_table():
-    rows = re.findall(r"^\| `(\w+)` \| `(\w+)` \|", (DOCS / "baselines.md").read_text(), re.MULTILINE)
-    assert dict(rows) == {name: cls.__name__ for name, cls in EXPLAINERS.items() if name != "timex"}
+def test_the_table_of_methods_is_that_of_the_code():
+    namespace: dict[str, Any] = {"__name__": "methods", "__file__": str(DOCS / "site" / "methods.py")}
+    exec((DOCS / "site" / "methods.py").read_text(), namespace)
+    page = (DOCS / "methods.md").read_text()
+    assert namespace["updated"](page) == page, "run python docs/site/methods.py"
+    assert "| `ig` | `IntegratedGradients` | " in page
+
+
+@pytest.mark.parametrize("name", [name for name in EXPLAINERS if name not in (*MODEL_FREE, "centre")])
+def test_every_method_names_its_source(name):
+    first = (EXPLAINERS[name].__doc__ or "").split("\n\n")[0]
+    assert re.search(r"\(.*\b(19|20)\d\d\b", first), "the first sentence of the docstring cites the paper"
 
 
 def defined(file: Path) -> set[str]:

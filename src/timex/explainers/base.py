@@ -88,6 +88,8 @@ class Explainer(ABC, Generic[F]):
         takes_target: Whether a class other than the predicted one can be explained.
         keeps_checkpoints: Whether a fit can be resumed.
         accepts_missing: Whether series with unobserved cells and irregular times are accepted.
+        cost: How many series pass through the model to explain one sample, beside the one that gives the prediction: a formula
+            of T, D and the settings by name, such as "n_steps" or "permutations * (T * D + 1)"; empty if it is not known.
         fitted_: What `fit` learned, a frozen record; None before.
     """
 
@@ -101,6 +103,7 @@ class Explainer(ABC, Generic[F]):
     keeps_checkpoints: ClassVar[bool] = False
     takes_target: ClassVar[bool] = True
     accepts_missing: ClassVar[bool] = True
+    cost: ClassVar[str] = ""
     config: Any
     fitted_: F | None = None
     _tried: tuple[int, ...] | None = None

@@ -19,9 +19,10 @@ class RandomConfig:
 
 
 class Random(Explainer):
-    """Uniform scores, the floor of every table. The model gives predictions only."""
+    """Uniform scores, the floor of every table."""
 
     name = "random"
+    cost = "0"
     numbers = "all"
     config_class = RandomConfig
     config: RandomConfig
@@ -31,12 +32,13 @@ class Random(Explainer):
 
 
 class Amplitude(Explainer):
-    """|x - median of the channel|, which ignores the model.
+    """Distance from the channel's median: what the values reveal without a model.
 
     On data whose deciding values are the largest, it beats every explainer.
     """
 
     name = "amplitude"
+    cost = "0"
     numbers = "all"
 
     def _explain(self, batch: Batch) -> dict[str, Tensor]:
@@ -46,12 +48,13 @@ class Amplitude(Explainer):
 
 
 class Centre(Explainer):
-    """How near a step is to the middle of the window, for windows that were cut around an event.
+    """How near a step is to the middle of the window: what the place reveals without a model.
 
     The score is the number of steps to the nearer end: 0 at the ends, as for missing cells.
     """
 
     name = "centre"
+    cost = "0"
     numbers = "all"
 
     def _explain(self, batch: Batch) -> dict[str, Tensor]:

@@ -164,7 +164,7 @@ class Taught(NamedTuple):
 
 
 class CoRTX(Explainer[Taught]):
-    """One pass through a small network that was taught Shapley values.
+    """One pass through a small network that was taught Shapley values (Chuang et al., 2023).
 
     First the encoder learns by contrast: of `copies` randomly masked copies of a series (masked cells become zero), the one
     that changes the model's prediction least is its positive, the other series of the batch are negatives. Then encoder and
@@ -176,6 +176,7 @@ class CoRTX(Explainer[Taught]):
     """
 
     name = "cortx"
+    cost = "0"
     numbers = "none"
     signed = True
     config_class = CoRTXConfig

@@ -101,7 +101,7 @@ class Tuned(NamedTuple):
 
 
 class Dynamask(Explainer[Tuned]):
-    """Masks that keep few cells and blur the others, without changing the prediction (the preservation game).
+    """Masks that keep few cells and blur the others, without changing the prediction (Crabbé & van der Schaar, 2021).
 
     For every sample a mask in [0, 1] minimises the cross-entropy to the explained class of the series whose cells are blurred
     over time by Gaussians of width sigma_max * (1 - mask), plus a size regulator: the squared distance of the sorted mask from
@@ -119,6 +119,7 @@ class Dynamask(Explainer[Tuned]):
     """
 
     name = "dynamask"
+    cost = "steps + 1"
     numbers = "none"
     config_class = DynamaskConfig
     config: DynamaskConfig

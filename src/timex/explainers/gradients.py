@@ -70,9 +70,10 @@ class CaptumExplainer(Explainer):
 
 
 class Saliency(CaptumExplainer):
-    """|gradient| of the class's logit (Simonyan et al., 2014). No settings."""
+    """|Gradient| of the class's logit (Simonyan et al., 2014)."""
 
     name = "saliency"
+    cost = "1"
     signed = False
 
     def _captum(self, forward: nn.Module) -> Any:
@@ -82,9 +83,10 @@ class Saliency(CaptumExplainer):
 
 
 class GradientXInput(CaptumExplainer):
-    """Gradient times value (Shrikumar et al., 2016): exact for a linear model. No settings."""
+    """Gradient times value (Shrikumar et al., 2016): exact for a linear model."""
 
     name = "gradient_x_input"
+    cost = "1"
 
     def _captum(self, forward: nn.Module) -> Any:
         from captum.attr import InputXGradient
@@ -108,6 +110,7 @@ class IntegratedGradients(CaptumExplainer):
     """
 
     name = "ig"
+    cost = "n_steps"
     config_class = IntegratedGradientsConfig
     config: IntegratedGradientsConfig
 
@@ -124,13 +127,14 @@ class IntegratedGradients(CaptumExplainer):
 
 
 class DeepLift(CaptumExplainer):
-    """Differences from the zero series passed back through the layers (rescale rule; Shrikumar et al., 2017). No settings.
+    """Differences from the zero series passed back through the layers (rescale rule; Shrikumar et al., 2017).
 
     Captum applies the rule to activation *modules* (nn.ReLU and the like). A model that calls functions instead, as ours do
     outside their heads, is explained by gradient times value there: the completeness of DeepLift then no longer holds.
     """
 
     name = "deeplift"
+    cost = "2"
 
     def _captum(self, forward: nn.Module) -> Any:
         from captum.attr import DeepLift as Captum
@@ -156,6 +160,7 @@ class Occlusion(CaptumExplainer):
     """
 
     name = "occlusion"
+    cost = "1 + D * (T - width + 1)"
     needs_gradients = False
     config_class = OcclusionConfig
     config: OcclusionConfig
@@ -207,6 +212,7 @@ class GradientShap(Explainer[Background]):
     """
 
     name = "gradient_shap"
+    cost = "n_samples"
     needs_fit = True
     needs_gradients = True
     signed = True

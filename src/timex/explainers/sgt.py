@@ -122,7 +122,7 @@ class Retrained(NamedTuple):
 
 
 class SGTGrad(Explainer[Retrained]):
-    """|gradient| of a copy of the model that was retrained to ignore cells of low gradient.
+    """|Gradient| of a copy of the model, retrained to ignore cells of low gradient (Ismail et al., 2021).
 
     In every step the share `masked` of the cells whose gradient is lowest is replaced by uniform noise in the range of the
     sample; the loss is cross-entropy to the labels plus the divergence of the prediction for the masked series from that for
@@ -134,6 +134,7 @@ class SGTGrad(Explainer[Retrained]):
     """
 
     name = "sgt_grad"
+    cost = "1"
     numbers = "none"
     config_class = SGTConfig
     config: SGTConfig

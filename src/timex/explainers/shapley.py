@@ -69,13 +69,14 @@ class ShapleySamplingConfig:
 
 
 class ShapleySampling(Explainer):
-    """Shapley values of the cells for the class's logit, against the zero series, by sampled permutations.
+    """Shapley values of cells against the zero series, by sampled permutations (Castro et al., 2009).
 
     Scores are signed and sum to what the logit gains over the zero series. The most expensive method here: it takes
     permutations * (T * D + 1) passes per sample. Assumes that zero is a neutral value of the data.
     """
 
     name = "shapley_sampling"
+    cost = "permutations * (T * D + 1)"
     signed = True
     config_class = ShapleySamplingConfig
     config: ShapleySamplingConfig

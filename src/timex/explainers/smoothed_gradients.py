@@ -59,16 +59,17 @@ class ChosenWidth:
 
 
 class Gradients(Explainer[ChosenWidth]):
-    """Integrated gradients of a class's log-odds, from the training mean, in absolute value, smoothed over time.
+    """Integrated gradients of the log-odds (after Sundararajan et al., 2017), from the training mean, unsigned and smoothed.
 
-    |sum over points of (x - b) * d e(b + a (x - b)) / dx|, e the log-odds of the class and b the mean of the training series
-    (Sundararajan et al., 2017, with another baseline and another output). The width of the smoothing is the one with the
-    largest gap: the share of the evidence in the highest cells less the share in the rest, by the model's answers.
+    |sum over points of (x - b) * d e(b + a (x - b)) / dx|, e the log-odds of the class and b the mean of the training series.
+    The width of the smoothing is the one with the largest gap: the share of the evidence in the highest cells less the share
+    in the rest, by the model's answers.
 
     Fitting takes seconds: it averages the training series and explains at most 256 validation series.
     """
 
     name = "gradients"
+    cost = "n_points"
     numbers = "all"
     config_class = GradientsConfig
     needs_fit = True

@@ -140,7 +140,7 @@ class Forecasters(NamedTuple):
 
 
 class WinIT(Explainer[Forecasters]):
-    """Importance of a window of one channel, differenced so that each cell gets what it alone adds.
+    """What a cell adds to the effect of not knowing a window of its channel (Leung et al., 2023).
 
     S(k, s, e) is the expected change (L1) of the class probabilities when channel k at steps s..e is replaced by draws of a
     generator that knows what came before s. A cell (t, k) adds S(k, t, e) - S(k, t + 1, e) to the window that ends at e; its
@@ -156,6 +156,7 @@ class WinIT(Explainer[Forecasters]):
     """
 
     name = "winit"
+    cost = "T + draws * D * sum(min(window, t + 1) for t in range(T))"
     numbers = "none"
     config_class = WinITConfig
     config: WinITConfig

@@ -41,7 +41,7 @@ LARGEST = 6
 
 
 class TimeX(Explainer[Fitted]):
-    """Explains a frozen time-series model.
+    """The probability that the model needs a cell: learned once, given in one forward pass (after Queen et al., 2023).
 
     Args:
         model: A reference model of ours, a torch module, a skorch net, or a black box: an estimator, a function or an ONNX
@@ -69,6 +69,7 @@ class TimeX(Explainer[Fitted]):
     """
 
     name = "timex"
+    cost = "generator.gradient_points + 2"
     config_class = TimeXConfig
     needs_fit = True
     needs_gradients = True
