@@ -23,6 +23,9 @@ from timex.explainers import (
     RandomConfig,
     SGTConfig,
     ShapleySamplingConfig,
+    SmoothGradConfig,
+    StepGradientsConfig,
+    TimingConfig,
     WinITConfig,
 )
 from timex.explainers.base import Explainer
@@ -47,6 +50,10 @@ CONFIGS = {
     "cortx": CoRTXConfig(label_share=0.5, permutations=4, copies=3, layers=1, hidden=4, pretrain_epochs=1, epochs=2),
     "sgt_grad": SGTConfig(epochs=2, batch_size=12),
     "gradient_shap": GradientShapConfig(n_samples=6),
+    "smoothgrad": SmoothGradConfig(n_samples=3),
+    "timing": TimingConfig(n_points=6),
+    "sequential_ig": StepGradientsConfig(n_points=2),
+    "temporal_ig": StepGradientsConfig(n_points=2),
     "shapley_sampling": ShapleySamplingConfig(permutations=3),
 }
 """Quick settings for those that have any."""

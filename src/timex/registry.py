@@ -22,8 +22,12 @@ from timex.explainers import (
     Occlusion,
     Random,
     Saliency,
+    SequentialIG,
     SGTGrad,
     ShapleySampling,
+    SmoothGrad,
+    TemporalIG,
+    Timing,
     WinIT,
 )
 from timex.method.explainer import TimeX
@@ -43,6 +47,10 @@ EXPLAINERS: dict[str, type[Any]] = {
     "gradient_x_input": GradientXInput,
     "gradient_shap": GradientShap,
     "deeplift": DeepLift,
+    "smoothgrad": SmoothGrad,
+    "timing": Timing,
+    "sequential_ig": SequentialIG,
+    "temporal_ig": TemporalIG,
     "occlusion": Occlusion,
     "shapley_sampling": ShapleySampling,
     "random": Random,

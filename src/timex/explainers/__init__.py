@@ -5,8 +5,6 @@ from timex.explainers.cortx import CoRTX, CoRTXConfig
 from timex.explainers.dynamask import Dynamask, DynamaskConfig
 from timex.explainers.gradients import (
     DeepLift,
-    GradientShap,
-    GradientShapConfig,
     GradientXInput,
     IntegratedGradients,
     IntegratedGradientsConfig,
@@ -14,9 +12,18 @@ from timex.explainers.gradients import (
     OcclusionConfig,
     Saliency,
 )
+from timex.explainers.random_gradients import (
+    GradientShap,
+    GradientShapConfig,
+    SmoothGrad,
+    SmoothGradConfig,
+    Timing,
+    TimingConfig,
+)
 from timex.explainers.sgt import SGTConfig, SGTGrad
 from timex.explainers.shapley import ShapleySampling, ShapleySamplingConfig
 from timex.explainers.smoothed_gradients import Gradients, GradientsConfig
+from timex.explainers.step_gradients import SequentialIG, StepGradientsConfig, TemporalIG
 from timex.explainers.winit import WinIT, WinITConfig
 
 __all__ = [
@@ -41,8 +48,15 @@ __all__ = [
     "SGTConfig",
     "SGTGrad",
     "Saliency",
+    "SequentialIG",
     "ShapleySampling",
     "ShapleySamplingConfig",
+    "SmoothGrad",
+    "SmoothGradConfig",
+    "StepGradientsConfig",
+    "TemporalIG",
+    "Timing",
+    "TimingConfig",
     "WinIT",
     "WinITConfig",
 ]

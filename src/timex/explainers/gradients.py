@@ -1,9 +1,9 @@
 """Gradient and occlusion methods, by Captum through one thin adapter.
 
-Each explains the logit of one class. "Nothing" is the zero series for all of them except GradientSHAP, so they assume that zero
-is a neutral value of the data (series centred at zero).
+Each explains the logit of one class. "Nothing" is the zero series for all of them, so they assume that zero is a neutral value
+of the data (series centred at zero).
 
-Shapes: B samples, T time steps, D channels, C classes; S draws of a sample.
+Shapes: B samples, T time steps, D channels, C classes.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from timex.explainers.base import Batch, Explainer, uniform_per_sample
-from timex.records import Series
+from timex.explainers.base import Batch, Explainer
 
 
 class _Forward(nn.Module):
@@ -180,62 +179,3 @@ class Occlusion(CaptumExplainer):
 
     def _copies(self, shape: tuple[int, ...]) -> int:
         return 16
-
-
-@dataclass(frozen=True, kw_only=True)
-class GradientShapConfig:
-    """Settings of `GradientShap`."""
-
-    n_samples: int = 50
-    """Random points per sample; ours, as many gradients as integrated gradients takes."""
-    n_background: int = 100
-    """Training samples kept as the distribution of "nothing"; the SHAP package's usual size."""
-    seed: int = 0
-    """Seed of the background and the points."""
-
-
-class Background(NamedTuple):
-    """Training samples that stand for "nothing", (S, T, D)."""
-
-    x: Tensor
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """(T, D)."""
-        return tuple(self.x.shape[1:])
-
-
-class GradientShap(Explainer[Background]):
-    """Expected gradients (Erion et al., 2021): integrated gradients from random training samples instead of zero.
-
-    Written out rather than taken from Captum, whose draws depend on what else is in the chunk.
-    """
-
-    name = "gradient_shap"
-    cost = "n_samples"
-    needs_fit = True
-    needs_gradients = True
-    signed = True
-    config_class = GradientShapConfig
-    config: GradientShapConfig
-
-    def _fit(self, train: Series, val: Series | None, progress: bool) -> Background:
-        kept = self.training_tensors(train, val)[0]["x"]
-        order = torch.randperm(len(kept), generator=torch.Generator().manual_seed(self.config.seed))
-        return Background(kept[order[: self.config.n_background]].to(self.device))
-
-    def _copies(self, shape: tuple[int, ...]) -> int:
-        return self.config.n_samples
-
-    def _explain(self, batch: Batch) -> dict[str, Tensor]:
-        along, which = uniform_per_sample(self.config.seed, batch.place, 2, self.config.n_samples).unbind(1)  # (B, S)
-        background = self.fitted.x
-        start = background[(which * len(background)).long()]  # (B, S, T, D)
-        if batch.observed is not None:
-            start = torch.where(batch.observed[:, None], start, 0.0)  # as x: the model never sees a cell that was not measured
-        change = batch.x[:, None] - start
-        points = (start + along[..., None, None] * change).requires_grad_()
-        logits = self.logits_of_copies(points, batch)  # (B, S, C)
-        chosen = logits.gather(2, batch.target[:, None, None].expand(-1, logits.shape[1], 1))
-        (gradient,) = torch.autograd.grad(chosen.sum(), points)
-        return {"attribution": (gradient * change).mean(1)}
