@@ -12,15 +12,19 @@ from torch import nn
 
 from timex.explainers import (
     Amplitude,
+    AugmentedOcclusionConfig,
     Centre,
     CoRTXConfig,
     DynamaskConfig,
+    FeaturePermutationConfig,
     GradientsConfig,
     GradientShapConfig,
     IntegratedGradients,
     IntegratedGradientsConfig,
+    LimeConfig,
     Random,
     RandomConfig,
+    SegmentsConfig,
     SGTConfig,
     ShapleySamplingConfig,
     SmoothGradConfig,
@@ -54,6 +58,10 @@ CONFIGS = {
     "timing": TimingConfig(n_points=6),
     "sequential_ig": StepGradientsConfig(n_points=2),
     "temporal_ig": StepGradientsConfig(n_points=2),
+    "augmented_occlusion": AugmentedOcclusionConfig(draws=2),
+    "feature_permutation": FeaturePermutationConfig(draws=2),
+    "lime": LimeConfig(n_segments=5, n_samples=30),
+    "kernel_shap": SegmentsConfig(n_segments=5, n_samples=30, segmentation="change_points", fill="mean"),
     "shapley_sampling": ShapleySamplingConfig(permutations=3),
 }
 """Quick settings for those that have any."""

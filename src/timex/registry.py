@@ -11,14 +11,18 @@ from numpy.typing import NDArray
 from timex.data import LOADERS as DATASETS
 from timex.explainers import (
     Amplitude,
+    AugmentedOcclusion,
     Centre,
     CoRTX,
     DeepLift,
     Dynamask,
+    FeaturePermutation,
     Gradients,
     GradientShap,
     GradientXInput,
     IntegratedGradients,
+    KernelShap,
+    Lime,
     Occlusion,
     Random,
     Saliency,
@@ -52,6 +56,10 @@ EXPLAINERS: dict[str, type[Any]] = {
     "sequential_ig": SequentialIG,
     "temporal_ig": TemporalIG,
     "occlusion": Occlusion,
+    "augmented_occlusion": AugmentedOcclusion,
+    "feature_permutation": FeaturePermutation,
+    "lime": Lime,
+    "kernel_shap": KernelShap,
     "shapley_sampling": ShapleySampling,
     "random": Random,
     "amplitude": Amplitude,
@@ -72,10 +80,10 @@ T = TypeVar("T")
 def find(registry: Mapping[str, T], name: str, kind: str) -> T:
     """The entry called `name`, or a `ValueError` that lists the known ones.
 
-    >>> find(EXPLAINERS, "lime", "explainer")  # doctest: +ELLIPSIS
+    >>> find(EXPLAINERS, "shap", "explainer")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    ValueError: Unknown explainer 'lime'; known: timex, gradients, ig, dynamask, ...
+    ValueError: Unknown explainer 'shap'; known: timex, gradients, ig, dynamask, ...
     """
     if name not in registry:
         raise ValueError(f"Unknown {kind} {name!r}; known: {', '.join(registry)}.")

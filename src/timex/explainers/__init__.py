@@ -2,6 +2,12 @@
 
 from timex.explainers.controls import Amplitude, Centre, Random, RandomConfig
 from timex.explainers.cortx import CoRTX, CoRTXConfig
+from timex.explainers.drawn_occlusion import (
+    AugmentedOcclusion,
+    AugmentedOcclusionConfig,
+    FeaturePermutation,
+    FeaturePermutationConfig,
+)
 from timex.explainers.dynamask import Dynamask, DynamaskConfig
 from timex.explainers.gradients import (
     DeepLift,
@@ -20,6 +26,7 @@ from timex.explainers.random_gradients import (
     Timing,
     TimingConfig,
 )
+from timex.explainers.segments import KernelShap, Lime, LimeConfig, SegmentsConfig
 from timex.explainers.sgt import SGTConfig, SGTGrad
 from timex.explainers.shapley import ShapleySampling, ShapleySamplingConfig
 from timex.explainers.smoothed_gradients import Gradients, GradientsConfig
@@ -28,12 +35,16 @@ from timex.explainers.winit import WinIT, WinITConfig
 
 __all__ = [
     "Amplitude",
+    "AugmentedOcclusion",
+    "AugmentedOcclusionConfig",
     "Centre",
     "CoRTX",
     "CoRTXConfig",
     "DeepLift",
     "Dynamask",
     "DynamaskConfig",
+    "FeaturePermutation",
+    "FeaturePermutationConfig",
     "GradientShap",
     "GradientShapConfig",
     "GradientXInput",
@@ -41,6 +52,9 @@ __all__ = [
     "GradientsConfig",
     "IntegratedGradients",
     "IntegratedGradientsConfig",
+    "KernelShap",
+    "Lime",
+    "LimeConfig",
     "Occlusion",
     "OcclusionConfig",
     "Random",
@@ -48,6 +62,7 @@ __all__ = [
     "SGTConfig",
     "SGTGrad",
     "Saliency",
+    "SegmentsConfig",
     "SequentialIG",
     "ShapleySampling",
     "ShapleySamplingConfig",
