@@ -120,8 +120,8 @@ def test_the_files_of_real_data_are_part_of_a_cell(tmp_path, monkeypatch):
 
 
 def test_unknown_names_are_refused_before_any_work():
-    with pytest.raises(ValueError, match="Unknown explainer 'lime'; known: timex"):
-        cell("lime")
+    with pytest.raises(ValueError, match="Unknown explainer 'shap'; known: timex"):
+        cell("shap")
     with pytest.raises(ValueError, match="Unknown data set of a transformer 'nowhere'; known: freqshapes"):
         cell("random", datasets=("nowhere",))
     with pytest.raises(ValueError, match="Unknown data set of a forecaster 'freqshapes'; known: ett"):

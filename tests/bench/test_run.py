@@ -80,7 +80,7 @@ def test_data_that_is_not_prepared_is_a_failed_cell(tmp_path, monkeypatch):
 
 
 def test_unknown_names_stop_a_run_before_it_trains(tmp_path):
-    for wrong in ({"methods": ["random", "lime"]}, {"methods": ["random"], "datasets": ["freqshapes", "nowhere"]}):
+    for wrong in ({"methods": ["random", "shap"]}, {"methods": ["random"], "datasets": ["freqshapes", "nowhere"]}):
         with pytest.raises(ValueError, match="Unknown"):
             run(["univariate"], tmp_path, SMOKE, device="cpu", **wrong)
     assert not list(tmp_path.iterdir())
@@ -310,7 +310,7 @@ def test_the_halves_of_the_battery_have_names(tmp_path):
     line = ["bench", "heldout", "--methods", "amplitude", "--folds", "1", "--smoke", "--device", "cpu", "--out", str(tmp_path)]
     ended = CliRunner().invoke(app, [*line, "--datasets", "guide,heldout_runs", "--time-limit", "-1"])
     assert ended.exit_code == 0, ended.output
-    assert "11 cells: 0 were there" in ended.output
+    assert "12 cells: 0 were there" in ended.output
     ended = CliRunner().invoke(app, [*line, "--datasets", "heldout_runs,heldout_gaps"])
     assert ended.exit_code == 0, ended.output
     assert "heldout_runs, lstm, smoke" in ended.output

@@ -27,4 +27,4 @@ def test_evaluate_compares_where_the_deciding_cells_are_not_known(small, invoke,
 
 
 def test_unknown_methods_are_named(small, fails):
-    assert "Unknown method 'lime'" in fails("compare", small.explainer, "--data", "freqshapes", "--methods", "lime")
+    assert "Unknown method 'shap'" in fails("compare", small.explainer, "--data", "freqshapes", "--methods", "shap")

@@ -133,7 +133,7 @@ def test_a_wrong_target_ends_before_any_work(small, fails, monkeypatch):
 
 
 def test_an_unknown_method(small, fails):
-    assert "Unknown method 'lime'; known: timex, gradients, ig, " in fails(*explain(small, "--method", "lime"))
+    assert "Unknown method 'shap'; known: timex, gradients, ig, " in fails(*explain(small, "--method", "shap"))
 
 
 # ------------------------------------------------------------------------------------------------- models of the user

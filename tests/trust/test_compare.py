@@ -145,7 +145,7 @@ def test_undefined_correlations_are_none_in_json(model):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda m: compare(m, HELD_OUT, ["lime"], device="cpu"), "Unknown method 'lime'"),
+        (lambda m: compare(m, HELD_OUT, ["shap"], device="cpu"), "Unknown method 'shap'"),
         (lambda m: compare(m, HELD_OUT, fills=(), device="cpu"), "at least one fill"),
         (lambda m: compare(m, HELD_OUT, ["saliency"], fills=("blur",), device="cpu"), "Expected fill among"),
     ],

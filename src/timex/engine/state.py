@@ -77,16 +77,16 @@ def restored(run: _Run, state: State | None) -> History:
     return History(**state.facts)
 
 
-@torch.no_grad()
 def found_fault(run: _Run, k: int) -> Fault | None:
     """The step of this epoch at which the loss of member k stopped being finite, or None.
 
-    The member's weights have been frozen since then, so its terms at that step can be computed again.
+    The member's weights have been frozen since then, so its terms at that step can be computed again. A loss may take
+    gradients itself, so gradients stay enabled.
     """
     if (step := int(run.fault[k])) < 0:
         return None
     terms = run.terms(run.fault[k])
-    values = {name: float(value[k]) for name, value in terms.items()}
+    values = {name: float(value[k].detach()) for name, value in terms.items()}
     broken = {name: value for name, value in values.items() if not _finite(value)}
     inner = {name: value for name, value in broken.items() if name != "loss"}
     samples = run.order[k, run.positions(run.fault[k])].tolist()
