@@ -131,6 +131,14 @@ def test_baselines_quality(measured):
     assert [("absolute" in row) for row in rows] == [True, False, False, False]
 
 
+def test_planted(measured, tmp_path):
+    folder, planted = str(tmp_path / "planted"), ["a good fit", "a constant model"]
+    rows = measured("planted", folder, "--data", "freqshapes", "--planted", *planted)["rows"]
+    assert [(row["data"], row["planted"]) for row in rows] == [("freqshapes", name) for name in planted]
+    assert (rows[1]["verdict"], rows[1]["right"]) == ("do not use", True)
+    assert measured("planted", folder, "--data", "freqshapes", "--planted", *planted)["rows"] == rows  # read, not checked again
+
+
 def test_reasons(measured, tmp_path):
     folder = tmp_path / "run"
     done = run(["univariate"], folder, Grid(folds=1, smoke=True), datasets=["freqshapes"], methods=["timex"], device="cpu")

@@ -16,7 +16,7 @@ from timex import Series, TimeX, TimeXConfig, check
 from timex.explainers import Amplitude, Gradients, IntegratedGradients, Occlusion, Random
 from timex.explainers.base import uniform_per_sample
 from timex.records import Explanation
-from timex.trust.measure import distance_from, measured, over_time, probe_of, shuffled
+from timex.trust.measure import distance_from, measured, over_time, probe_of, recall_over_chance, shuffled
 
 HELD_OUT = windows_series(120, seed=1)
 TRAIN = windows_series(240)
@@ -152,6 +152,40 @@ def test_a_constant_model_is_not_trusted(model):
     assert found.classes[0].verdict == "do not use"
 
 
+@pytest.mark.parametrize("order", ["steps", "noise"])
+def test_series_of_usual_values_in_another_order_are_not_trusted(explainer, order):
+    """Smooth training series; the check has the same values without their smoothness."""
+
+    def smooth(series):
+        return Series((series.x + np.roll(series.x, 1, axis=1) + np.roll(series.x, 2, axis=1)) / 3)
+
+    train, held_out = smooth(TRAIN), smooth(HELD_OUT)
+    assert check(explainer, held_out, train).overall["familiar series"].verdict == "trust"
+    rng = np.random.default_rng(0)
+    mean, std = train.baseline()
+    x = rng.permuted(held_out.x, axis=1) if order == "steps" else mean + std * rng.normal(size=held_out.shape)
+    found = check(explainer, Series(x), train).overall
+    assert found["familiar series"].verdict == "do not use"
+    assert found["training range"].verdict != "do not use"
+
+
+def test_a_model_that_learned_nothing_is_not_trusted(explainer):
+    wrong = dataclasses.replace(HELD_OUT, y=np.random.default_rng(0).permutation(HELD_OUT.labels))
+    assert check(explainer, wrong, TRAIN).overall["accuracy"].verdict != "trust"
+    opposite = dataclasses.replace(HELD_OUT, y=(HELD_OUT.labels + 1) % C)
+    assert check(explainer, opposite, TRAIN).overall["accuracy"].verdict == "do not use"
+    assert check(explainer, HELD_OUT, TRAIN).overall["accuracy"].value == 1
+
+
+def test_empty_masks_of_the_default_class_weaken_it(model):
+    class EmptyForDefault(Masked):
+        empty = 0
+
+    found = check(EmptyForDefault(model, device="cpu"), HELD_OUT, TRAIN)
+    assert found.default == found.classes[0].name == "rest"
+    assert found.classes[0]["share kept"].verdict == "weak"
+
+
 @pytest.mark.parametrize("x", [5 * HELD_OUT.x, HELD_OUT.x + 4, 0.05 * HELD_OUT.x], ids=["large", "shifted", "small"])
 def test_series_from_elsewhere_are_not_trusted(explainer, x):
     found = check(explainer, Series(x), TRAIN)
@@ -167,7 +201,7 @@ def test_the_result_is_plain_json(explainer):
     facts = json.loads(json.dumps(check(explainer, HELD_OUT, TRAIN).to_dict(), allow_nan=False))
     assert (facts["verdict"], facts["default_class"], facts["overall"]["verdict"]) == ("trust", "rest", "trust")
     names = [f["name"] for f in facts["overall"]["findings"]]
-    assert names[:3] == ["guessing", "training range", "share kept"]
+    assert names[:5] == ["guessing", "accuracy", "training range", "familiar series", "share kept"]
     assert len(names) == len(set(names))
 
 
@@ -214,6 +248,13 @@ def test_measured_values_by_hand(model):
     assert m.without.tolist() == [False, True]
     assert m.kept.tolist() == [2 / (T * D), 1 / (T * D)]
     assert m.correlation == pytest.approx([1.0, spearmanr(a[1].ravel(), np.abs(x[1]).ravel()).statistic])
+
+
+def test_recall_over_chance_by_hand():
+    predicted, y = np.array([0, 0, 1, 1, 1, 0]), np.array([0, 0, 0, 0, 1, 1])  # recalls of 1/2 and 1/2
+    found = recall_over_chance(predicted, y, 3)
+    assert found.mean == pytest.approx(1 / 2 - 1 / 3)
+    assert found.high - found.mean == pytest.approx(1.96 * np.sqrt(0.25 / 4 + 0.25 / 2) / 2)
 
 
 def test_distance_counts_training_deviations():
@@ -286,4 +327,5 @@ class TestPlantedFailures:
     def test_series_from_another_distribution(self, fitted):
         assert check(fitted, Series(5 * HELD_OUT.x)).verdict == "do not use"
         noise = np.random.default_rng(3).normal(size=HELD_OUT.shape) * HELD_OUT.x.std()
-        assert check(fitted, Series(noise)).overall["training range"].value > 1
+        found = check(fitted, Series(noise))  # what the training series are like is kept with the fit
+        assert found.overall["familiar series"].value > 0.8

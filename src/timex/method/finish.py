@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from timex.engine import Tensors
@@ -23,7 +25,8 @@ from timex.method.masking import filled
 from timex.method.model import TimeXModel
 from timex.method.quality import Quality, quality_of
 from timex.method.task import Names, Task
-from timex.records import Baseline
+from timex.metrics.familiarity import MOST, traits
+from timex.records import Baseline, Series
 from timex.reference.base import ReferenceModel
 from timex.reference.evidence import Part, gap, gaps_by_width
 
@@ -52,6 +55,7 @@ class Fitted:
         names: Names and scaling of channels and classes.
         history: One row per epoch, of the generator and then of the surrogate.
         quality: How good the fit is, measured without ground truth.
+        traits: What some training series are like (`timex.metrics.traits`); None for fits saved before these were kept.
     """
 
     config: TimeXConfig
@@ -67,6 +71,7 @@ class Fitted:
     names: Names
     history: History
     quality: Quality
+    traits: NDArray[np.float32] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -153,4 +158,10 @@ def finish(task: Task, masks: Masks, history: History) -> Fitted:
         names=task.names,
         history=history,
         quality=quality_of(masks.val, torch.as_tensor(task.val.observed), agreement, predicted),
+        traits=traits_of(task.train, task.config.seed),
     )
+
+
+def traits_of(train: Series, seed: int) -> NDArray[np.float32]:
+    """The traits of some random training series, as many as a check compares."""
+    return traits(train.take(np.random.default_rng(seed).permutation(len(train))[:MOST])).astype(np.float32)

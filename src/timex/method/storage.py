@@ -39,6 +39,8 @@ def save(explainer: TimeX, folder: Path) -> Path:
     tensors |= {
         f"landmarks.{f.name}": torch.as_tensor(getattr(fitted.landmarks, f.name)) for f in dataclasses.fields(Landmarks)
     }
+    if fitted.traits is not None:
+        tensors["traits"] = torch.as_tensor(fitted.traits)
     description = {
         "explainer": explainer.name,
         "config": dataclasses.asdict(explainer.config),
@@ -94,6 +96,7 @@ def restored(explainer: TimeX, description: dict[str, Any], tensors: Tensors) ->
         time_unit=description["time_unit"],
         names=names_of(description),
         history=tuple(description["history"]),
+        traits=tensors["traits"].numpy() if "traits" in tensors else None,
         quality=Quality(**{**description["quality"], "flat": tuple(description["quality"]["flat"])}),
     )
 

@@ -6,7 +6,7 @@ Shapes: N samples, T time steps, D channels, C classes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,11 @@ from timex.trust.measure import (
     moved_correlation,
     over_random,
     probe_of,
+    recall_over_chance,
     seed_correlation,
     shuffled_correlation,
     shuffled_gap,
+    unlikeness,
 )
 
 MOST = 500
@@ -153,7 +155,7 @@ def check(
     def name(c: int) -> str:
         return explanation.classes[c] if explanation.classes else str(c)
 
-    model = tuple(_of_model(explainer, m, name(int(np.bincount(m.predicted).argmax())), name(blank)))
+    model = tuple(_of_model(explainer, m, series, train, name(int(np.bincount(m.predicted).argmax())), name(blank)))
     explained = (
         *_of_explanation(m, blank),
         *_other_fills(explainer, m, explanation, probe, blank),
@@ -177,12 +179,21 @@ def sampled(series: Series, most: int, seed: int) -> Series:
     return series.take(np.sort(np.random.default_rng(seed).permutation(len(series))[:most]))
 
 
-def _of_model(explainer: Explainer[Any], m: Measured, commonest: str, default: str) -> Iterator[Finding]:
+def _of_model(
+    explainer: Explainer[Any], m: Measured, series: Series, train: Series | None, commonest: str, default: str
+) -> Iterator[Finding]:
     """Whether the model, and the series, are those that the explainer is for."""
     yield rules.one_class(_commonest(m), commonest, default)
+    if series.y is not None:
+        yield rules.accuracy(recall_over_chance(m.predicted, series.y, m.n_classes), 1 / m.n_classes)
     if isinstance(explainer, TimeX) and has_weights(model_of(explainer)):
         yield rules.same_model(fitted_on_this_model(explainer))
     yield rules.distance(float(np.median(m.distance)))
+    if not np.isnan(unlike := unlikeness(explainer, series, train)):
+        yield rules.familiar(unlike)
+    if isinstance(explainer, TimeX):
+        rows = [row for row in explainer.fitted.history if row["part"] != "surrogate"]
+        yield rules.length([row["criterion"] for row in rows])
 
 
 def _of_explanation(m: Measured, blank: int) -> Iterator[Finding]:
@@ -248,20 +259,23 @@ def _of_class(m: Measured, default: bool) -> Iterator[Finding]:
     if len(m) < FEW:
         yield Finding("series", len(m), "weak", f"only {len(m)} series have this class", "check more series of it")
     elif default:
-        yield _of_default(m)
+        yield from _of_default(m)
     else:
         yield from _hiding(m)
         if not np.isnan(m.agreement).any():
             yield rules.agreement(float(m.agreement.mean()), 0.0, None)
 
 
-def _of_default(m: Measured) -> Finding:
+def _of_default(m: Measured) -> Iterator[Finding]:
     """Of the class that a blank series has too: hidden cells bring it back, so that only its evidence can be tested."""
+    kept = rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()))
+    yield replace(kept, verdict="weak") if kept.verdict == "do not use" else kept
     found = rules.gap(float(m.gap.mean()), Interval.of(m.gap - m.random))
     if found.verdict == "trust":
-        return found
-    meaning = "a blank series has this class too: without evidence the model falls back to it"
-    return Finding("default class", found.value, "weak", meaning, "read what is missing for the other classes instead")
+        yield found
+    else:
+        meaning = "a blank series has this class too: without evidence the model falls back to it"
+        yield Finding("default class", found.value, "weak", meaning, "read what is missing for the other classes instead")
 
 
 def _commonest(m: Measured) -> float:

@@ -6,9 +6,11 @@ explanation keeps nearly everything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+import numpy as np
 
 from timex.trust.interval import Interval
 
@@ -33,6 +35,12 @@ BEHIND_LITTLE, BEHIND_FAR = 0.1, 0.4
 """How far the evidence gap may stay behind that of plain gradients: little, and too far."""
 USUAL, FAR = (0.5, 1.5), (1 / 3, 2.0)
 """Median distance of series from the training mean, in training deviations: the usual range, and that of doubt."""
+UNLIKE, FOREIGN = 0.8, 0.95
+"""AUROC at which a classifier tells the series from training series: from which on they differ, and differ too much."""
+EPOCHS_TO_SEE = 4
+"""Epochs from which on the last third shows whether a fit had converged."""
+LATE = 0.25
+"""Share of the whole fall of the validation value that may come in the last third of the epochs."""
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -92,6 +100,40 @@ def distance(median: float) -> Finding:
         return Finding("training range", median, "trust", meaning)
     advice = "scale the series as in the fit, or fit on series like these"
     return Finding("training range", median, "weak" if FAR[0] <= median <= FAR[1] else "do not use", meaning, advice)
+
+
+def accuracy(over_chance: Interval, chance: float) -> Finding:
+    """Whether the model tells the labelled classes apart better than chance, by its mean recall over the classes."""
+    recall = chance + over_chance.mean
+    meaning = f"the model finds {recall:.1%} of the series of a class, mean over the classes (guessing: {chance:.1%})"
+    if over_chance.low > 0:
+        return Finding("accuracy", recall, "trust", meaning)
+    advice = "check the model: what it has not learned, no explanation shows"
+    return Finding("accuracy", recall, "weak" if over_chance.mean > 0 else "do not use", meaning, advice)
+
+
+def familiar(auroc: float) -> Finding:
+    """Whether the series move as the training series do."""
+    meaning = f"a simple classifier tells these series from training series with AUROC {auroc:.2f} (alike: .5)"
+    if auroc < UNLIKE:
+        return Finding("familiar series", auroc, "trust", meaning)
+    advice = "the model and the explainer were not made for such series: compare their class shares and their plots"
+    return Finding("familiar series", auroc, "weak" if auroc < FOREIGN else "do not use", meaning, advice)
+
+
+def length(values: Sequence[float]) -> Finding:
+    """Whether the fit had converged, by the validation value of every epoch of the generator. At most weak."""
+    n = len(values)
+    if n == 1:
+        meaning = "the generator was fitted for one epoch: nothing shows that it had converged"
+        return Finding("length of fit", n, "weak", meaning, "fit for more epochs")
+    best = np.minimum.accumulate(values)
+    fall, late = best[0] - best[-1], best[-1 - n // 3] - best[-1]
+    share = float(late / fall) if fall > 0 else 0.0
+    meaning = f"{n} epochs; {share:.0%} of the fall of the validation value came in the last third"
+    if n < EPOCHS_TO_SEE or share <= LATE:
+        return Finding("length of fit", n, "trust", meaning)
+    return Finding("length of fit", n, "weak", meaning, "fit for more epochs")
 
 
 def kept_share(share: float, empty: float) -> Finding:

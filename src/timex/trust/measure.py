@@ -18,7 +18,7 @@ from timex.explainers import Amplitude, Random
 from timex.explainers.base import Explainer
 from timex.explainers.smoothed_gradients import ChosenWidth, Gradients, GradientsConfig
 from timex.method.explainer import TimeX
-from timex.metrics import Probe, rank_correlation, stability
+from timex.metrics import Probe, distinction, rank_correlation, stability, traits
 from timex.metrics.faithfulness import evidence_gap, top_cells
 from timex.metrics.hiding import Fill, Predict
 from timex.records import Baseline, Explanation, Series, as_series
@@ -28,7 +28,7 @@ from timex.reference.copies import copied
 from timex.reference.predict import model_predict
 from timex.reference.student import Distilled
 from timex.reference.wrapped import Wrapped
-from timex.trust.interval import Interval
+from timex.trust.interval import Interval, Z
 
 Floats = NDArray[np.float64]
 
@@ -51,6 +51,7 @@ class Measured:
     """Values of N series.
 
     Attributes:
+        n_classes: Number of the model's classes.
         predicted: The model's class, (N,).
         kept: Share of the measured cells that the explanation keeps, (N,).
         alone: Whether the class stays when only the kept cells are seen, (N,).
@@ -65,6 +66,7 @@ class Measured:
         agreement: Whether the surrogate agrees, (N,); all NaN without a surrogate.
     """
 
+    n_classes: int
     predicted: NDArray[np.int64]
     kept: Floats
     alone: NDArray[np.bool_]
@@ -83,7 +85,7 @@ class Measured:
 
     def take(self, rows: NDArray[np.bool_]) -> Measured:
         """The values of some series."""
-        return Measured(**{f.name: getattr(self, f.name)[rows] for f in fields(self)})
+        return replace(self, **{f.name: getattr(self, f.name)[rows] for f in fields(self) if f.name != "n_classes"})
 
 
 def measured(explainer: Explainer[Any], explanation: Explanation, probe: Probe) -> Measured:
@@ -94,6 +96,7 @@ def measured(explainer: Explainer[Any], explanation: Explanation, probe: Probe) 
     random, size = (control(model, device=device).explain(series).attribution for control in (Random, Amplitude))
     agreement = np.full(len(series), np.nan) if explanation.agreement is None else explanation.agreement.astype(np.float64)
     return Measured(
+        n_classes=probe.whole.shape[1],
         predicted=probe.classes,
         kept=(kept & series.observed).sum((1, 2)) / np.maximum(series.observed.sum((1, 2)), 1),
         alone=probe.probability(kept).argmax(1) == probe.classes,
@@ -135,6 +138,22 @@ def distance_from(baseline: Baseline, series: Series) -> Floats:
     least = 0.01 * np.sqrt((std**2).mean(axis=0) + mean.var(axis=0)) + np.finfo(np.float32).tiny
     z = np.where(series.observed, (series.x - mean) / np.maximum(std, least), 0).clip(-FARTHEST, FARTHEST)
     return np.sqrt((z**2).sum((1, 2)) / np.maximum(series.observed.sum((1, 2)), 1))
+
+
+def unlikeness(explainer: Explainer[Any], series: Series, train: Series | None) -> float:
+    """The AUROC at which series and training series can be told apart; NaN with few series, or where those are not known."""
+    if train is not None:
+        return distinction(traits(train), traits(series))
+    known = explainer.fitted.traits if isinstance(explainer, TimeX) else None
+    return float("nan") if known is None else distinction(known, traits(series))
+
+
+def recall_over_chance(predicted: NDArray[np.int64], y: NDArray[np.int64], n_classes: int) -> Interval:
+    """Mean recall over the classes that occur, less that of guessing, with its interval over the series of each class."""
+    rows = [(predicted[y == c] == c).astype(np.float64) for c in np.unique(y)]
+    mean = float(np.mean([row.mean() for row in rows])) - 1 / n_classes
+    half = Z * float(np.sqrt(sum(row.var() / len(row) for row in rows))) / len(rows)
+    return Interval(mean, mean - half, mean + half)
 
 
 # ------------------------------------------------------------------------------------------------------------- the model
