@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from timex.checks import check_labels, check_names, check_scaling, check_series, check_truth, warn_caller
+from timex.checks import check_labels, check_names, check_rate, check_scaling, check_series, check_truth, warn_caller
+from timex.records import Series
 
 N, T, D = 3, 4, 2
 
@@ -53,7 +54,7 @@ def test_tensors_of_any_type():
         (np.ones((3, 1, 2)), "check the order of the axes"),
         (np.full((2, 3, 1), np.inf), r"got inf at sample 0, step 0, channel 0 \(6 such cells\): fill them, or pass observed="),
         ([[[1.0]], [[1.0], [2.0]]], "Expected x as a rectangular array of numbers, got list"),
-        ("text", "Expected x as a rectangular array of numbers, got str"),
+        ("text", "Expected x as numbers, got texts"),
     ],
 )
 def test_series_that_are_refused(x, words):
@@ -99,6 +100,64 @@ def test_dates_count_from_the_first_step():
     assert check_series(series(2), seconds, observed)[1].tolist() == [[0, 1, 2, 4], [0, 0, 2, 3]]
 
 
+def test_cells_under_a_mask_are_not_observed():
+    x = series()
+    masked = np.ma.masked_array(x, mask=x > 0.5, fill_value=1e9)
+    values, _, seen = check_series(masked)
+    np.testing.assert_array_equal(seen, x <= 0.5)
+    np.testing.assert_array_equal(values, np.where(x <= 0.5, x, 0))
+    gaps = Series.with_gaps(np.ma.masked_array(np.where(x < -0.5, np.nan, x), mask=x > 0.5))
+    np.testing.assert_array_equal(gaps.observed, abs(x) <= 0.5)
+    with pytest.raises(ValueError, match=r"missing cells marked once, got a masked array as x and observed="):
+        check_series(masked, None, np.ones(x.shape))
+    for name in ("times", "observed"):
+        with pytest.raises(ValueError, match=rf"Expected {name} without a mask, got a masked array: fill it with {name}\."):
+            check_series(x, **{name: np.ma.masked_array(np.ones((N, T)), mask=False)})
+    with pytest.raises(ValueError, match="Expected a label for every sample, got a masked array"):
+        check_labels(np.ma.masked_array([0, 1], mask=[False, True]), 2)
+
+
+DAYS = np.arange("2024-01-01", "2024-01-05", dtype="datetime64[D]")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("x", series().astype(complex), "complex numbers: pass their real and imaginary parts as two channels"),
+        ("x", np.tile(DAYS[:, None], (N, 1, D)), "dates: subtract the first one"),
+        ("x", series().astype(str), "texts: convert them to numbers first"),
+        ("x", np.zeros((N, T, D), dtype=[("a", "f4"), ("b", "f4")]), "records of several fields"),
+        ("x", np.array([[["1", 2.0]] * T] * N, dtype=object), "texts"),
+        ("x", torch.ones(N, T, D).to_sparse(), r"a dense tensor with values, got one with layout torch\.sparse_coo"),
+        ("x", torch.empty(N, T, D, device="meta"), "got one with no values"),
+        ("times", DAYS, "dates: subtract the first one"),
+        ("times", DAYS - DAYS[0], "durations: divide them by a unit"),
+        ("times", ["1", "2", "3", "4"], "texts"),
+        ("observed", np.full((N, T), "yes"), "texts"),
+        ("observed", np.full((N, T), np.nan), "Expected observed as True and False, or 1 and 0, got nan"),
+        ("observed", np.full((N, T), 2), "or 1 and 0, got 2: pass a comparison"),
+    ],
+)
+def test_values_that_are_no_plain_numbers_are_refused(name, value, words):
+    with pytest.raises(ValueError, match=words):
+        check_series(**{"x": series(), name: value})
+
+
+def test_python_objects_are_read_as_the_numbers_they_are():
+    x = series().astype(object)
+    np.testing.assert_array_equal(check_series(x)[0], series())
+    x[0, 0, 0] = None
+    assert not Series.with_gaps(x).observed[0, 0, 0]
+    x[0, 0, 0] = {}
+    with pytest.raises(ValueError, match="a cell holds a dict"):
+        check_series(x)
+
+
+def test_values_too_large_for_float32_are_named():
+    with pytest.raises(ValueError, match=r"got inf at sample 0, step 0, channel 0 \(24 such cells\)"):
+        check_series(np.full((N, T, D), 1e300))
+
+
 def test_labels():
     for y in ([0, 2, 1], [0.0, 2.0, 1.0], torch.tensor([0, 2, 1]), np.array([0, 2, 1], dtype=np.uint8)):
         labels = check_labels(y, 3, 3)
@@ -107,6 +166,8 @@ def test_labels():
         check_labels([0, 1, 2], 4)
     with pytest.raises(ValueError, match=r"Expected labels 0\.\.1, got 0\.\.2: renumber"):
         check_labels([0, 1, 2], 3, 2)
+    with pytest.raises(ValueError, match="got values such as inf"):
+        check_labels([np.inf], 1)
     with pytest.raises(ValueError, match="got values such as 'sick'"):
         check_labels(["sick", "well"], 2)
 
@@ -123,6 +184,21 @@ def test_truth_names_and_scaling():
     assert check_scaling((1, np.array([2.0, 3.0])), 2) == ((1.0,), (2.0, 3.0))
     with pytest.raises(ValueError, match="Expected scaling as one number or 2, one per channel, got 3"):
         check_scaling(([1.0, 2.0, 3.0], 1.0), 2)
+    for scaling in (5, (1, 2, 3)):
+        with pytest.raises(ValueError, match=r"Expected scaling as \(offset, scale\), got"):
+            check_scaling(scaling)
+    for scaling in ((0, 0), (np.nan, 1)):
+        with pytest.raises(ValueError, match="a finite offset and a finite scale other than 0"):
+            check_scaling(scaling)
+    with pytest.raises(ValueError, match="Expected channels as a list of names, got 3"):
+        check_names(3, "channels")
+
+
+def test_sampling_rates():
+    assert check_rate(np.float32(2)) == 2
+    for rate in (0, -1, np.nan, np.inf, "100", True):
+        with pytest.raises(ValueError, match="Expected sampling_rate as a positive number of steps per second"):
+            check_rate(rate)
 
 
 def test_warnings_point_at_the_users_line():

@@ -14,6 +14,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 
 ORDER = (
     "settings",
+    "conversions",
     "checks",
     "paper",
     "io.atomic",

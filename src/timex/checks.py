@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+
+from timex.conversions import as_flags, as_numbers, without_mask
 
 SKIPPED = (__package__, "torch")
 """Packages whose frames a warning passes over: torch's decorators stand between ours and the user's line."""
@@ -23,15 +26,21 @@ def check_series(
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
     """Return x as float32 (N, T, D), times as float32 (N, T) and observed as bool (N, T, D), or raise a `ValueError`.
 
-    Cells that are not observed may hold any value, NaN included; they become zero. `observed` may be (N, T) or (N, T, D). A
-    single series (T, D) counts as one sample; its `times` and `observed` may lack the batch axis too.
+    Cells that are not observed may hold any value, NaN included; they become zero. `observed` may be (N, T) or (N, T, D); in a
+    masked array the cells under the mask are not observed. A single series (T, D) counts as one sample; its `times` and
+    `observed` may lack the batch axis too.
 
     >>> check_series(np.ones(200))
     Traceback (most recent call last):
     ...
     ValueError: Expected x of shape (N, T, D), or (T, D) for one sample, got (200,): add the channels with x[:, None].
     """
-    array = _numpy(x, np.float32, "x")
+    x, visible = without_mask(x)
+    if visible is not None:
+        if observed is not None:
+            raise ValueError("Expected missing cells marked once, got a masked array as x and observed= beside it.")
+        observed = visible
+    array = as_numbers(x, np.float32, "x")
     if array.ndim == 2:
         array = array[None]
         observed = None if observed is None else _with_batch_axis(observed, array.shape)
@@ -44,7 +53,7 @@ def check_series(
             f"Expected at least 1 sample, 2 time steps and 1 channel, got x of shape {array.shape} as (N, T, D): "
             "check the order of the axes."
         )
-    seen: NDArray[np.bool_] = np.ones((n, t, d), dtype=bool) if observed is None else _numpy(observed, bool, "observed")
+    seen: NDArray[np.bool_] = np.ones((n, t, d), dtype=bool) if observed is None else as_flags(observed, "observed")
     if seen.shape == (n, t):
         seen = np.broadcast_to(seen[:, :, None], (n, t, d)).copy()
     if seen.shape != (n, t, d):
@@ -64,7 +73,7 @@ def check_series(
 
 def _with_batch_axis(observed: ArrayLike | Tensor, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """`observed` of a single series, (T, D) or (T,), as (1, T, D) or (1, T)."""
-    seen = _numpy(observed, bool, "observed")
+    seen = as_flags(observed, "observed")
     return seen[None] if seen.shape in (shape[1:], shape[1:2]) else seen
 
 
@@ -76,7 +85,7 @@ def _check_times(times: ArrayLike | Tensor | None, observed: NDArray[np.bool_]) 
     n, t, _ = observed.shape
     if times is None:
         return np.broadcast_to(np.arange(1, t + 1, dtype=np.float32), (n, t)).copy()
-    steps = _numpy(times, np.float64, "times")
+    steps = as_numbers(times, np.float64, "times")
     if steps.shape == (t,):
         steps = np.broadcast_to(steps, (n, t)).copy()
     if steps.shape != (n, t):
@@ -108,13 +117,15 @@ def check_labels(y: ArrayLike | Tensor, n: int, n_classes: int | None = None) ->
     ...
     ValueError: Expected whole-number labels 0..C-1, got values such as 1.5: encode the classes as 0, 1, 2, ...
     """
+    if isinstance(y, np.ma.MaskedArray):
+        raise ValueError("Expected a label for every sample, got a masked array: leave out the samples without one.")
     labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if labels.shape != (n,):
         raise ValueError(f"Expected one label per sample, shape ({n},), got {labels.shape}.")
     if labels.dtype.kind not in "iub":
         whole = labels.dtype.kind == "f" and np.isfinite(labels).all() and (labels == np.round(labels)).all()
         if not whole:
-            odd = next((v for v in labels.tolist() if not isinstance(v, float) or v != round(v)), labels.tolist()[:1])
+            odd = next((v for v in labels.tolist() if not isinstance(v, float) or not v.is_integer()), labels.tolist()[:1])
             raise ValueError(
                 f"Expected whole-number labels 0..C-1, got values such as {odd!r}: encode the classes as 0, 1, 2, ..."
             )
@@ -143,24 +154,9 @@ def _check_order(times: NDArray[np.float64], measured: NDArray[np.bool_]) -> Non
         )
 
 
-def _numpy(value: ArrayLike | Tensor, dtype: Any, name: str) -> NDArray[Any]:
-    if isinstance(value, Tensor):
-        value = value.detach().cpu()
-        array: Any = (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # numpy has no bfloat16
-    else:
-        array = value
-    try:
-        return np.asarray(array, dtype=dtype)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Expected {name} as a rectangular array of numbers, got {type(value).__name__}: {error}. "
-            "Pad series of different length and mark the padding with observed=."
-        ) from None
-
-
 def check_truth(truth: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """Truth as bool (N, T, D), or a `ValueError` if it has another shape than x; (T, D) counts as one sample."""
-    known = np.asarray(truth, dtype=bool)
+    known = as_flags(truth, "truth")
     known = known[None] if known.shape == shape[1:] and shape[0] == 1 else known
     if known.shape != shape:
         raise ValueError(f"Expected truth of the shape of x, {shape}, got {known.shape}.")
@@ -177,6 +173,8 @@ def check_names(names: Any, kind: str, n: int | None = None, unique: bool = True
     """
     if isinstance(names, str):
         raise ValueError(f"Expected {kind} as a list of names, got the text {names!r}.")
+    if not isinstance(names, Iterable):
+        raise ValueError(f"Expected {kind} as a list of names, got {names!r}.")
     listed = tuple(str(name) for name in names)
     if n is not None and len(listed) not in (0, n):
         raise ValueError(f"Expected one name for each of {n} in {kind}, or none, got {len(listed)}.")
@@ -188,10 +186,35 @@ def check_names(names: Any, kind: str, n: int | None = None, unique: bool = True
 
 def check_scaling(scaling: Any, n_channels: int | None = None) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """(offset, scale) as two tuples of numbers, each one number or one per channel."""
-    if len(scaling) != 2:
-        raise ValueError(f"Expected scaling as (offset, scale), got {len(scaling)} values.")
-    offset, scale = (tuple(np.atleast_1d(np.asarray(v, dtype=np.float32)).tolist()) for v in scaling)
+    if not isinstance(scaling, Iterable) or len(pair := tuple(scaling)) != 2:
+        raise ValueError(f"Expected scaling as (offset, scale), got {scaling!r}.")
+    offset, scale = (tuple(np.atleast_1d(as_numbers(v, np.float32, "scaling")).ravel().tolist()) for v in pair)
+    if not np.isfinite([*offset, *scale]).all() or 0 in scale:
+        raise ValueError(f"Expected a finite offset and a finite scale other than 0, got {offset} and {scale}.")
     for values in (offset, scale):
         if n_channels is not None and len(values) not in (1, n_channels):
             raise ValueError(f"Expected scaling as one number or {n_channels}, one per channel, got {len(values)}.")
     return offset, scale
+
+
+def check_rate(rate: Any) -> float:
+    """A sampling rate as a positive number."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float | np.integer | np.floating) or not 0 < rate < np.inf:
+        raise ValueError(f"Expected sampling_rate as a positive number of steps per second, got {rate!r}.")
+    return float(rate)
+
+
+def checked_device(device: torch.device | str | None) -> torch.device:
+    """The device to run on, by default the GPU if there is one; a `ValueError` if this machine does not have it."""
+    if device is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"Expected device=cpu, device=cuda or device=cuda:NUMBER, got {device!r}.") from None
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if found.type == "meta":
+        raise ValueError("Expected a device that holds values, got device=meta: use device=cpu.")
+    if found.type == "cuda" and (found.index or 0) >= count:
+        raise ValueError(f"Expected a CUDA device for device={found}; torch finds {count} on this machine. Use device=cpu.")
+    return found

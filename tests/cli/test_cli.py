@@ -97,12 +97,12 @@ def test_a_device_that_is_not_there(fails, tmp_path, monkeypatch):
     assert device_of(None) == "cpu"
     printed = fails("train", "freqshapes", "--out", tmp_path / "o", "--device", "cuda")
     assert printed == "error: Expected a CUDA device for --device cuda; torch finds 0 on this machine. Use --device cpu."
-    with pytest.raises(ValueError, match="Expected --device cpu, cuda or cuda:NUMBER, got 'gpu'"):
+    with pytest.raises(ValueError, match="Expected device=cpu, device=cuda or device=cuda:NUMBER, got 'gpu'"):
         device_of("gpu")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
     assert (device_of(None), device_of("cuda:1")) == ("cuda", "cuda:1")
-    with pytest.raises(ValueError, match="--device cuda:2; torch finds 2"):
+    with pytest.raises(ValueError, match="device=cuda:2; torch finds 2"):
         device_of("cuda:2")
 
 

@@ -15,7 +15,19 @@ console = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ e
 
 OPTIONS = {
     name: f"--{name}"
-    for name in ("embedding", "output", "pool", "layout", "forward", "task", "target", "contrast", "smoothing", "train")
+    for name in (
+        "embedding",
+        "output",
+        "pool",
+        "layout",
+        "forward",
+        "task",
+        "target",
+        "contrast",
+        "smoothing",
+        "train",
+        "device",
+    )
 } | {
     "embedding_output": "--embedding-output",
     "x_val": "--val",

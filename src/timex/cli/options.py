@@ -29,15 +29,6 @@ TrustModel = Annotated[
 
 def device_of(name: str | None) -> str:
     """The device to use, or a `ValueError` if this machine does not have it."""
-    import torch
+    from timex.checks import checked_device  # here, since it imports torch
 
-    if name is None:
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise ValueError(f"Expected --device cpu, cuda or cuda:NUMBER, got {name!r}.") from None
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if device.type == "cuda" and (device.index or 0) >= count:
-        raise ValueError(f"Expected a CUDA device for --device {name}; torch finds {count} on this machine. Use --device cpu.")
-    return name
+    return str(checked_device(name))

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from timex.checks import check_labels
+from timex.checks import check_labels, checked_device
 from timex.engine import Checkpoint, Noise, Tensors, mix
 from timex.explainers.splitting import labelled, split
 from timex.explainers.target import RUNNER_UP, contrasted, runner_up, target_indices
@@ -115,7 +115,7 @@ class Explainer(ABC, Generic[F]):
         if not isinstance(self.config, self.config_class):
             wanted = "no config" if self.config_class is type(None) else f"a {self.config_class.__name__}"
             raise ValueError(f"Expected {wanted} for {type(self).__name__}, got {type(config).__name__}.")
-        self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        self.device = checked_device(device)
         self.model = self._own_model(model)
         if self.numbers == "none" and (self.how.numbers or getattr(self.model, "numbers", False)):
             raise ValueError(f"{type(self).__name__} explains classes, not numbers: use timex, gradients, ig or occlusion.")
@@ -198,8 +198,8 @@ class Explainer(ABC, Generic[F]):
         series = self._accepted(as_series(x, times, observed))
         self._check_ready(series)
         self._try_model(series)
-        if chunk is not None and chunk < 1:
-            raise ValueError(f"Expected chunk of at least 1 sample, got {chunk}.")
+        if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
+            raise ValueError(f"Expected chunk as a whole number of at least 1 sample, got {chunk!r}.")
         explanation = self._explained(series, target, chunk)
         return explanation if contrast is None else contrasted(explanation, self._explained(series, contrast, chunk))
 
@@ -229,11 +229,13 @@ class Explainer(ABC, Generic[F]):
         x, times, observed = tensors["x"], tensors.get("times"), tensors.get("observed")
         with torch.no_grad():
             logits = self.answers(x, times, observed)
+        expect_finite(logits, "the model's answer", start, x)
         wanted = self._wanted(logits, target, start, n, part.classes)
         place = torch.arange(start, start + len(part), device=self.device)
         found = self._explain(Batch(x, wanted, times, observed, place, logits))
         if observed is not None:
             found["attribution"] = torch.where(observed, found["attribution"], 0.0)
+        expect_finite(found["attribution"], "the attribution", start, x)
         if self._reference.numbers:
             of_numbers = {"prediction": torch.zeros_like(wanted), "probability": torch.ones(len(part), 1)}
             found = {**of_numbers, "numbers": self._reference.in_own_units(logits).float(), **found}
@@ -297,6 +299,9 @@ class Explainer(ABC, Generic[F]):
             if len(inputs) != 1:
                 raise ValueError(f"Expected one tensor of series, got {len(inputs)}: give other inputs with forward=.")
             return (self.attribute(inputs[0], target),)
+        if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
+            kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
+            raise ValueError(f"Expected inputs as a tensor of floating-point numbers, got {kind}: pass it as float32.")
         attribution = self.explain(inputs, target if self.takes_target else None).attribution
         return torch.as_tensor(attribution, device=inputs.device, dtype=inputs.dtype).reshape(inputs.shape)
 
@@ -420,6 +425,25 @@ class Explainer(ABC, Generic[F]):
     def _copies(self, shape: tuple[int, ...]) -> int:
         """How many altered copies of one sample (..., T, D) pass through the model together."""
         return 1
+
+
+def expect_finite(values: Tensor, what: str, start: int, x: Tensor) -> None:
+    """Raise a `ValueError` that names the samples whose values are NaN or infinite.
+
+    Args:
+        values: A value or more per sample of a chunk, (B, ...).
+        what: What the values are.
+        start: The place of the first sample of the chunk in the data.
+        x: The series, (B, T, D): very large ones are the usual reason.
+    """
+    bad = ~values.isfinite().flatten(1).all(dim=1)  # (B,)
+    if bool(bad.any()):
+        first = int(bad.nonzero()[0])
+        raise ValueError(
+            f"Expected finite numbers, got NaN or inf as {what} for {int(bad.sum())} of {len(bad)} samples, first for sample "
+            f"{start + first}, whose largest value is {float(x[first].abs().max()):.3g}: scale the series as the model's "
+            "training data, or leave these samples out."
+        )
 
 
 def uniform_per_sample(seed: int, place: Tensor, *shape: int) -> Tensor:

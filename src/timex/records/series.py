@@ -16,7 +16,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from timex.checks import check_labels, check_names, check_scaling, check_series, check_truth
+from timex.checks import check_labels, check_names, check_rate, check_scaling, check_series, check_truth
+from timex.conversions import as_numbers, without_mask
 
 PER_SAMPLE = ("x", "times", "observed", "y", "truth")
 """The fields of `Series` with one row per sample, beside `ids`."""
@@ -94,6 +95,7 @@ class Series:
             "channels": check_names(self.channels, "channels", d),
             "units": check_names(self.units, "units", d, unique=False),
             "classes": check_names(self.classes, "classes"),
+            "sampling_rate": None if self.sampling_rate is None else check_rate(self.sampling_rate),
             "scaling": None if self.scaling is None else check_scaling(self.scaling, d),
         }
         for name, value in checked.items():
@@ -102,9 +104,10 @@ class Series:
     @classmethod
     def with_gaps(cls, x: ArrayLike, times: ArrayLike | None = None, observed: ArrayLike | None = None, **rest: Any) -> Series:
         """A series whose NaN cells count as not observed, unless `observed` is given."""
-        with np.errstate(over="ignore"):  # values too large for float32 become inf, which the check reports
-            array = np.asarray(x, dtype=np.float32)
-        return cls(array, times, ~np.isnan(array) if observed is None else observed, **rest)
+        values, visible = without_mask(x)
+        array = as_numbers(values, np.float32, "x")
+        seen = ~np.isnan(array) if visible is None else visible & ~np.isnan(array)
+        return cls(array, times, seen if observed is None else observed, **rest)
 
     @classmethod
     def from_(cls, data: Any, y: Any = None, **how: Any) -> Series:
