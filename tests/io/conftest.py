@@ -39,6 +39,7 @@ def explanation() -> Explanation:
         method="ig",
         contrast=np.array([0, 0, 1, 1]),
         mask=(rng.random((N, T, D)) < 0.5) & inside,
+        direction=np.where(inside, np.sign(rng.normal(size=(N, T, D))), 0).astype(np.int8),
         landmark=np.array([3, 0, 0, 11]),
         agreement=np.array([True, False, True, True]),
         divergence=rng.random(N).astype(np.float32),

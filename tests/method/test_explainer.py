@@ -49,6 +49,22 @@ def test_explanation_by_hand(case):
     assert e.series.regular
 
 
+def test_the_direction_is_the_sign_of_the_evidence():
+    """A linear model: the evidence of a cell is weight x (value - training mean), for the predicted class of two."""
+    weight = torch.linspace(-1, 1, 24).view(12, 2)
+    linear = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(24, 2, bias=False))
+    linear[1].weight.data = torch.stack([-weight.flatten(), weight.flatten()])
+    x = np.random.default_rng(3).normal(size=(40, 12, 2)).astype(np.float32)
+    config = replace(CONFIG, smoothing=0, epochs=1)
+    explainer = TimeX(linear, config=config, embedding="0").fit(x, progress=False)
+    e = explainer.explain(x[:9])
+    part = weight.numpy() * (x[:9] - explainer.fitted.baseline.mean) * np.where(e.prediction == 1, 1, -1)[:, None, None]
+    np.testing.assert_array_equal(e.direction, np.sign(part))
+    np.testing.assert_array_equal(e.directed().attribution, e.attribution * e.direction)
+    no_gradient = config.replaced({"generator.gradient_points": 0})
+    assert TimeX(linear, config=no_gradient, embedding="0").fit(x, progress=False).explain(x[:2]).direction is None
+
+
 def divergence(p, q):
     """Jensen-Shannon by its definition, in double precision."""
     p, q = p.astype(np.float64), q.astype(np.float64)

@@ -60,7 +60,7 @@ def unpack(path):
         return limits[..., :1] + q.reshape(shape) / meta["fine"] * (limits[..., 1:] - limits[..., :1])
 
     out = {"low": value(arrays["low"]), "high": value(arrays.get("high", arrays["low"])), "range": limits}
-    out |= {name: bits(name) for name in arrays if name in ("observed", "truth") or name.startswith("mask-")}
+    out |= {name: bits(name) for name in arrays if name in ("observed", "truth") or name.startswith(("mask-", "against-"))}
     for j in range(len(meta["methods"])):
         low, high = arrays[f"scale-{j}"].astype(float).reshape(n, 2).T[:, :, None, None]
         out[f"attribution-{j}"] = low + arrays[f"attribution-{j}"].reshape(shape) / meta["levels"] * (high - low)

@@ -29,6 +29,7 @@ class TestWhatIsPacked:
     def test_values_attributions_masks_and_truth_come_back(self, tmp_path):
         truth = np.random.default_rng(1).random((N, T, D)) < 0.2
         e = make(truth=truth, y=np.zeros(N, dtype=int))
+        e = dataclasses.replace(e, direction=np.where(np.random.default_rng(2).random((N, T, D)) < 0.3, -1, 1).astype(np.int8))
         ig = make(attribution=make().x - 3, signed=True, mask=None, method="ig")
         meta, out = write(tmp_path, {"timex": e, "ig": ig})
 
@@ -41,6 +42,8 @@ class TestWhatIsPacked:
         top = np.abs(ig.attribution).max(axis=(1, 2))[:, None, None]
         assert (np.abs(out["attribution-1"] - lanes(ig.attribution)) <= 1.02 * top / embed.LEVELS).all()
         np.testing.assert_array_equal(out["mask-0"], lanes(e.mask))
+        np.testing.assert_array_equal(out["against-0"], lanes(e.direction * e.attribution < 0))
+        assert [m["directed"] for m in meta["methods"]] == [True, False]
         np.testing.assert_array_equal(out["truth"], lanes(truth))
         assert [m["mask"] for m in meta["methods"]] == [True, False]
         assert out["label"].tolist() == [0] * N

@@ -23,7 +23,18 @@ if TYPE_CHECKING:
 SUFFIXES = (".npz", ".parquet", ".csv")
 PROBABILITY = "probability:"
 """Starts the name of the column with the model's probability of one class."""
-COLUMNS = ("attribution", "prediction", "contrast", "method", "mask", "landmark", "agreement", "divergence", PROBABILITY)
+COLUMNS = (
+    "attribution",
+    "prediction",
+    "contrast",
+    "method",
+    "mask",
+    "direction",
+    "landmark",
+    "agreement",
+    "divergence",
+    PROBABILITY,
+)
 """Starts of the names of the columns that a long table of series does not have."""
 TEXT_COLUMNS = ("prediction", "contrast", "method")
 
@@ -74,7 +85,7 @@ def explanation_frame(explanation: Explanation) -> pd.DataFrame:
 
     e = explanation
     names = class_names(e.series, e.probability.shape[1])
-    per_cell = {"attribution": e.attribution, "mask": e.mask}
+    per_cell = {"attribution": e.attribution, "mask": e.mask, "direction": e.direction}
     per_sample = {name: getattr(e, name) for name in ("prediction", "contrast", "landmark", "agreement", "divergence")}
     per_sample |= {f"{PROBABILITY}{name}": e.probability[:, c] for c, name in enumerate(names)}
     spread = {name: np.broadcast_to(v[:, None, None], e.x.shape) for name, v in per_sample.items() if v is not None}
@@ -100,6 +111,7 @@ def _explanation_of(frame: pd.DataFrame, limit: Limit, facts: dict[str, Any]) ->
     values: dict[str, Any] = {
         "contrast": of_classes("contrast") if "contrast" in frame else None,
         "mask": rows.dense(flags(frame["mask"]), False) if "mask" in frame else None,
+        "direction": rows.dense(_finite(frame["direction"]).astype(np.int8), 0) if "direction" in frame else None,
         "landmark": rows.per_sample(_finite(frame["landmark"]).astype(np.int64)) if "landmark" in frame else None,
         "agreement": rows.per_sample(flags(frame["agreement"])) if "agreement" in frame else None,
         "divergence": rows.per_sample(_finite(frame["divergence"]).astype(np.float32)) if "divergence" in frame else None,

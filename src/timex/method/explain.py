@@ -59,7 +59,25 @@ def explain_batch(
         batch |= generator_inputs(by, x, times, observed)
     given = {name: value for name, value in batch.items() if value is not None}
     p = smoothed_probability(keep_probability(by, given), smoothing, observed)
-    return explain_masks(by, given, p)
+    found = explain_masks(by, given, p)
+    if "gradient" in given:
+        found["direction"] = direction_of(given["gradient"], smoothing, observed)
+    return found
+
+
+def direction_of(gradient: Tensor, smoothing: int, observed: Tensor | None) -> Tensor:
+    """Whether a cell speaks for the model's answer (1) or against it (-1), (B, T, D) int8; 0 where nothing was measured.
+
+    The sign of the cell's integrated gradient of the evidence, smoothed as the explanation is: a positive one says that the
+    evidence for the answer grows as the cell changes from the training mean to its value.
+
+    Args:
+        gradient: Integrated gradients of the evidence, (B, T, D), signed.
+        smoothing: Standard deviation in steps of the Gaussian over time.
+        observed: Measured cells, (B, T, D), or None.
+    """
+    sign = smoothed(gradient, smoothing, observed).sign().to(torch.int8)
+    return sign if observed is None else torch.where(observed, sign, 0)
 
 
 def generator_inputs(by: Task | Fitted, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensors:

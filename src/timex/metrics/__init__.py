@@ -2,7 +2,7 @@
 
 from timex.metrics.agreement import rank_correlation, stability
 from timex.metrics.classification import classification_scores
-from timex.metrics.faithfulness import faithfulness_scores
+from timex.metrics.faithfulness import direction_effect, faithfulness_scores
 from timex.metrics.familiarity import distinction, traits
 from timex.metrics.ground_truth import ground_truth_scores, score_summary, truth_scores
 from timex.metrics.hiding import Probe
@@ -11,6 +11,7 @@ from timex.metrics.occlusion import occlusion_curve
 __all__ = [
     "Probe",
     "classification_scores",
+    "direction_effect",
     "distinction",
     "faithfulness_scores",
     "ground_truth_scores",

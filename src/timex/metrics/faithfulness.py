@@ -171,6 +171,33 @@ def _changes(probabilities: Iterator[Floats], mean: bool) -> Floats:
     return total / before.shape[1] if mean else total
 
 
+class DirectionEffect(NamedTuple):
+    """Whether the signs of an attribution are right, by the model's evidence. Both are above 0 where they are.
+
+    Attributes:
+        fall: How far the evidence falls without the top cells that speak for the class, (N,).
+        rise: How far it rises without the top cells that speak against it, (N,); NaN for samples without such cells.
+    """
+
+    fall: Floats
+    rise: Floats
+
+
+def direction_effect(probe: Probe, attribution: ArrayLike, share: float = 0.1) -> DirectionEffect:
+    """What hiding only the positive, and only the negative, of the top cells does to the log-odds of the class.
+
+    Args:
+        probe: Model, series and fill.
+        attribution: Signed, (N, T, D); `Explanation.directed()` gives that of TimeX.
+        share: Share of the cells that count as top, by |attribution|.
+    """
+    (top,) = top_cells(probe, attribution, (share,))
+    a = np.asarray(attribution)
+    whole = probe.evidence(probe.whole)
+    fall, rise = (sign * (whole - probe.evidence(probe.probability(~(top & (sign * a > 0))))) for sign in (1, -1))
+    return DirectionEffect(fall, np.where((top & (a < 0)).any((1, 2)), rise, np.nan))
+
+
 class Degradation(NamedTuple):
     """Simic et al. (2025): whether hiding relevant cells first hurts more than hiding irrelevant cells first.
 

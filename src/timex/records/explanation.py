@@ -41,6 +41,8 @@ class Explanation:
         landmark: The nearest landmark, (N,), or None.
         agreement: Whether the surrogate, seeing only the explanation, predicts the model's class, (N,) bool, or None.
         divergence: Jensen-Shannon divergence of surrogate and model, (N,), 0 (equal) to log 2, or None.
+        direction: Whether a cell speaks for the prediction (1) or against it (-1), (N, T, D) int8, or None; 0 where nothing was
+            measured. A signed attribution has its direction in its sign.
         numbers: The model's numbers in their own units, (N, H), for a regression or forecast, else None; `prediction` is 0.
     """
 
@@ -56,11 +58,14 @@ class Explanation:
     landmark: NDArray[np.int64] | None = None
     agreement: NDArray[np.bool_] | None = None
     divergence: NDArray[np.float32] | None = None
+    direction: NDArray[np.int8] | None = None
     numbers: NDArray[np.float32] | None = None
 
     def __post_init__(self) -> None:
         if self.attribution.shape != self.x.shape:
             raise ValueError(f"Expected attribution of the shape of x, {self.x.shape}, got {self.attribution.shape}.")
+        if self.direction is not None and self.direction.shape != self.x.shape:
+            raise ValueError(f"Expected direction of the shape of x, {self.x.shape}, got {self.direction.shape}.")
 
     def __len__(self) -> int:
         return len(self.series)
@@ -101,6 +106,17 @@ class Explanation:
 
     def __iter__(self) -> Iterator[Explanation]:
         return (self[i] for i in range(len(self)))
+
+    def directed(self) -> Explanation:
+        """The same with a signed attribution: attribution times direction. A signed explanation is returned as it is."""
+        if self.signed:
+            return self
+        if self.direction is None:
+            raise ValueError(
+                f"Expected an explanation with a direction, got none from {self.method or 'this method'}: TimeX gives one with "
+                "the evidence objective and generator.gradient_points > 0."
+            )
+        return replace(self, attribution=self.attribution * self.direction.astype(np.float32), signed=True, direction=None)
 
     # ---------------------------------------------------------------------------------- in words, figures and tables
     # `report` comes later in the order of the tree. It is imported when it is used.

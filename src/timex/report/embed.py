@@ -151,9 +151,12 @@ def pack_method(
     }
     if e.mask is not None:
         arrays[f"mask-{number}"] = bits(columns.any(e.mask[chosen]))
+    if e.direction is not None:
+        against = columns.strongest(e.attribution[chosen] * e.direction[chosen]) < 0
+        arrays[f"against-{number}"] = bits(against)
     arrays |= {f"span-{part}-{number}": values for part, values in _pack_spans(e, chosen).items()}
     facts = {"name": name, "signed": e.signed, "mask": e.mask is not None, "probability": is_probability(e)}
-    return arrays, facts
+    return arrays, {**facts, "directed": e.direction is not None}
 
 
 def _pack_spans(e: Explanation, chosen: NDArray[np.int64]) -> Arrays:

@@ -53,6 +53,8 @@ def cell_frame(e: Explanation) -> pd.DataFrame:
         frame["truth"] = e.series.truth.reshape(-1)
     if e.mask is not None:
         frame["mask"] = e.mask.reshape(-1)
+    if e.direction is not None:
+        frame["direction"] = e.direction.reshape(-1)
     if e.agreement is not None:
         frame["agreement"] = np.repeat(e.agreement, t * d)
     return pd.DataFrame(frame)[e.observed.reshape(-1)].reset_index(drop=True)

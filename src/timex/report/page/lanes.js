@@ -24,8 +24,10 @@ function drawLane(g, i, k, m, box, { strip = 0, line = 1.3, truth = true } = {})
   const levels = none ? null : data["attribution-" + m];
   const signed = !none && methods[m].signed;
   const colours = none ? theme.sequential : coloursOf(m);
+  const against = none ? null : againstOf(m);
   const middle = meta.levels / 2;
   let best = -1,
+    opposed = false,
     strength = -1; // the strongest level since the last pixel, so that no peak is lost
   sweep(
     i,
@@ -34,11 +36,13 @@ function drawLane(g, i, k, m, box, { strip = 0, line = 1.3, truth = true } = {})
       if (!seenAt(i, k, c)) return;
       const level = none ? 0 : levels[base + c];
       const size = signed ? Math.abs(level - middle) : level;
-      if (size > strength) [best, strength] = [level, size];
+      if (size <= strength) return;
+      [best, strength] = [level, size];
+      opposed = against !== null && bit(data["against-" + m], base + c) > 0;
     },
     (x, w) => {
       if (best >= 0) {
-        g.fillStyle = colours[best];
+        g.fillStyle = (opposed ? against : colours)[best];
         g.fillRect(x, box.y, w, box.h);
       }
       best = strength = -1;

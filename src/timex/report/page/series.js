@@ -131,7 +131,8 @@ function fillKey(every, drawn) {
   if (data.observed) add(theme.absent, "not observed");
   if (!every && methods[state.method].probability)
     items.push(make("span", {}, `no colour up to the prior ${numberText(meta.prior)}, strong above .5`));
-  if (!every && methods[state.method].signed) items.push(make("span", {}, "orange speaks for the class, purple against it"));
+  if (!every && (methods[state.method].signed || methods[state.method].directed))
+    items.push(make("span", {}, "orange speaks for the class, purple against it"));
   if (drawn < D) items.push(make("span", {}, `${drawn} of ${D} channels: those with the largest total attribution`));
   $("series-key").replaceChildren(...items);
 }
@@ -158,6 +159,7 @@ function describe(i, k, c, m, time) {
   const at = (i * D + k) * S + c;
   if (m >= 0) words.push(`attribution ${numberText(attributionAt(i, k, c, m))}`);
   if (m >= 0 && methods[m].mask) words.push(bit(data["mask-" + m], at) ? "kept" : "not kept");
+  if (m >= 0 && methods[m].directed) words.push(bit(data["against-" + m], at) ? "against the class" : "for the class");
   if (data.truth && bit(data.truth, at)) words.push("ground truth");
   return words.join(" · ");
 }

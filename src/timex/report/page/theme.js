@@ -13,6 +13,9 @@ function readTheme() {
   theme.sequential = ramp(ramps.sequential);
   theme.probability = ramp(ramps.sequential, emphasis);
   theme.diverging = ramp(ramps.diverging);
+  const purple = [ramps.sequential[0], ...ramps.diverging.slice(0, (ramps.diverging.length - 1) / 2).reverse()];
+  theme.against = ramp(purple);
+  theme.againstProbability = ramp(purple, emphasis);
   theme.truth = hatch(meta.style.truth);
   sprites.clear();
 }
@@ -38,6 +41,12 @@ function ramp(stops, place = (share) => share) {
 function coloursOf(m) {
   if (methods[m].signed) return theme.diverging;
   return methods[m].probability ? theme.probability : theme.sequential;
+}
+
+/** The colours of method m's cells that speak against the prediction, by level; null if it gives no direction. */
+function againstOf(m) {
+  if (!methods[m].directed) return null;
+  return methods[m].probability ? theme.againstProbability : theme.against;
 }
 
 function hatch(colour) {

@@ -26,7 +26,7 @@ from timex.report.plots.drawing import (
 from timex.report.plots.sample import Sample, largest
 from timex.report.plots.style import LARGE, MEDIUM, ROUND, SMALL, colours
 from timex.report.samples import caption, channel_indices, class_name, sample_name
-from timex.report.style import INK, KEPT, TRUTH, WARNING
+from timex.report.style import INK, KEPT, TRUTH, WARNING, is_probability
 
 MAX_ROWS = 16  # channels drawn, one axes each
 STRIP = 0.15  # inches of the mask strip, and of the truth strip
@@ -43,6 +43,8 @@ def plot_explanation(
 ) -> Figure:
     """Draw one explained sample: a row per channel, the attribution as colour behind the series, and how far to trust it.
 
+    Where the explanation has a direction, orange cells speak for the prediction and purple ones against it.
+
     The cells known to decide the class, if the series have them, are a strip above each channel, the mask a strip below.
 
     Args:
@@ -56,8 +58,12 @@ def plot_explanation(
     Returns:
         One axes per channel and one colourbar, or the figure of `ax`.
     """
-    sample = Sample.of(explanation, i)
-    norm, cmap = colours(explanation, sample.attribution)
+    directed = explanation.direction is not None
+    shown = explanation.directed() if directed else explanation
+    sample = Sample.of(shown, i)
+    norm, cmap = colours(shown, sample.attribution)
+    if directed and is_probability(explanation):
+        norm = Normalize(-1.0, 1.0)
     sample = sample if time is None else sample.between(*time)
     if channels is None:
         chosen = largest(np.abs(sample.attribution).sum(axis=0), MAX_ROWS)
@@ -75,7 +81,7 @@ def plot_explanation(
     figure.align_ylabels(axes)
     axes[-1].set_xlabel(sample.time_label, fontsize=MEDIUM)
     _head(axes[0], explanation, i, title or f"Sample {sample_name(explanation, i)}, {_classes(explanation, i)}", note)
-    colourbar(figure, axes, norm, cmap, "attribution")
+    colourbar(figure, axes, norm, cmap, "attribution, for (+) or against (-)" if directed else "attribution")
     legend(figure, axes, absent=not sample.observed[:, chosen].all())
     return figure
 
