@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import parse_qs
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -129,7 +130,8 @@ class Visitor:
         address = self.page.url.partition("#")[0]
         self.context.close()
         assert self.complaints == []
-        assert {url.partition("#")[0] for url in self.requests} == {address}
+        # A download is a request for a blob that the page made itself.
+        assert {url.partition("#")[0] for url in self.requests if not url.startswith("blob:null/")} == {address}
 
 
 @pytest.fixture
@@ -159,7 +161,7 @@ class TestPage:
         c = e.prediction[i]
         assert f"{e.classes[c]} (confidence {e.probability[i, c]:.2f})" in page.text("#verdict")
         assert ("agrees with the model" if e.agreement[i] else "disagrees: treat with care") in page.text("#verdict")
-        assert f"(landmark {e.landmark[i]})" in page.text("#verdict")
+        assert f"landmark {e.landmark[i]}" in page.text("#verdict")
         for step in (0, 7, 49):
             page.page.mouse.move(*page.ask(f"cellAt(0, {step})"))
             words = page.text("#readout").split(" · ")
@@ -193,9 +195,9 @@ class TestPage:
         meta, packed = unpack(demo)
         page.click_at(page.ask("landmarkAt(0)"))
         first = meta["landmarks"][0]
-        assert page.text("#landmark-title") == f"Landmark {first['number']}, rank 1 of {len(meta['landmarks'])}"
+        assert page.text("#landmark-title") == f"Landmark {first['number']} (1 of {len(meta['landmarks'])} by size)"
         members = int((packed["landmark"] == first["number"]).sum())
-        assert f"{first['count']} training explanations; {members} of the explanations" in page.text("#landmark-facts")
+        assert f"{first['count']} training explanations and of {members} explanations" in page.text("#landmark-facts")
         tiles = page.page.locator("#landmark-near button")
         assert [tiles.nth(j).inner_text().split("\n")[0] for j in range(tiles.count())] == [
             f"Sample {i}" for i in first["nearest"]
@@ -294,7 +296,7 @@ class TestPage:
         page.page.keyboard.press("ArrowRight")
         assert page.text("#sample-title") == "Sample 45"
         page.page.keyboard.press("]")
-        assert page.text("#landmark-title").endswith(f"rank 2 of {len(page.ask('meta.landmarks'))}")
+        assert page.text("#landmark-title").endswith(f"(2 of {len(page.ask('meta.landmarks'))} by size)")
         page.page.keyboard.press("c")
         assert page.ask("state.colour") == "label"
         page.page.keyboard.press("?")
@@ -322,10 +324,188 @@ class TestPage:
         assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
         background = page.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (max(int(v) for v in re.findall(r"\d+", background)) > 128) == (scheme == "light")
-        for tab in ("overview", "sample", "landmarks", "scores"):
+        for tab in ("overview", "sample", "selection", "landmarks", "scores"):
             page.page.click(f"#tab-{tab}")
             assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
             page.screenshot(f"{tab}-{name}-{scheme}")
+
+
+class TestTime:
+    """A part of the time axis, and the values under the pointer."""
+
+    def test_a_drag_zooms_and_a_double_click_shows_all(self, ward, visit):
+        page = visit(ward, "sample=bed-3")
+        assert page.ask("state.window") is None
+        start, end = (page.ask(f"cellAt(0, {c})") for c in (10, 20))
+        page.page.mouse.move(*start)
+        page.page.mouse.down()
+        page.page.mouse.move(*end, steps=4)
+        page.page.mouse.up()
+        assert page.ask("state.window") == pytest.approx([400, 800], abs=12)  # ms, of 2,000
+        assert page.page.locator("#series-part").is_visible()
+        page.page.mouse.move(*page.ask("cellAt(1, 15)"))
+        assert page.text("#readout").startswith("flow [l/s] · 600 ms (step 16) · ")
+        page.page.click("#series-right")
+        assert page.ask("state.window") == pytest.approx([600, 1000], abs=12)
+        again = visit(ward, page.page.url.partition("#")[2])
+        assert again.ask("state.window") == pytest.approx(page.ask("state.window"), rel=1e-5)
+        page.screenshot("zoomed")
+        page.page.locator("#series").dblclick()
+        assert page.ask("state.window") is None
+        assert page.page.locator("#series-part").is_hidden()
+
+    def test_keys_and_buttons_zoom_and_move(self, demo, visit):
+        page = visit(demo, "sample=3")
+        page.page.locator("#series").focus()
+        page.page.keyboard.press("+")
+        assert page.ask("state.window") == pytest.approx([13, 38], abs=0.01)
+        page.page.keyboard.press("Shift+ArrowRight")
+        assert page.ask("state.window") == pytest.approx([18, 43], abs=0.01)
+        page.page.click("#series-out")
+        assert page.ask("state.window") is None
+        assert page.ask("state.zoom.k") == 1  # the map stays
+        for _ in range(9):
+            page.page.click("#series-in")
+        low, high = page.ask("state.window")
+        assert high - low == pytest.approx(4)
+
+    def test_the_values_of_every_channel_stand_at_the_pointer(self, ward, visit):
+        page = visit(ward, "sample=bed-3")
+        before = page.page.locator("#cursor").is_visible()
+        page.page.mouse.move(*page.ask("cellAt(2, 7)"))
+        assert (before, page.page.locator("#cursor").is_visible()) == (False, True)
+        page.screenshot("cursor")
+        page.page.mouse.move(2, 2)
+        assert page.page.locator("#cursor").is_hidden()
+
+
+class TestMap:
+    """Layers of the map."""
+
+    def test_density_takes_the_place_of_points(self, demo, visit):
+        page = visit(demo)
+        at = page.ask("pointAt(9)")
+        point = page.pixel("map", *at)
+        page.page.click("#density")
+        assert page.address()["density"] == "1"
+        assert page.pixel("map", *at) != point
+        page.screenshot("density")
+        page.page.keyboard.press("d")
+        assert page.pixel("map", *at) == point
+
+    def test_landmarks_can_be_left_out(self, demo, visit):
+        page = visit(demo)
+        place = page.ask("landmarkAt(0)")
+        page.page.click("#diamonds")
+        page.click_at(place)
+        assert page.ask("state.view") != "landmarks"
+
+    def test_it_folds_away(self, demo, visit):
+        page = visit(demo)
+        narrow = page.page.locator("#detail").bounding_box()["width"]
+        page.page.click("#map-fold")
+        assert page.page.locator("#map").is_hidden()
+        assert page.page.locator("#detail").bounding_box()["width"] > 1.5 * narrow
+        page.screenshot("folded")
+        page.page.click("#map-fold")
+        assert page.page.locator("#map").is_visible()
+        assert page.ask("pointAt(3)") == pytest.approx(visit(demo).ask("pointAt(3)"), abs=1)
+
+
+class TestSelection:
+    """What the chosen explanations have in common."""
+
+    def test_a_class_has_its_channels_spans_and_average(self, ward, visit):
+        page = visit(ward, "view=selection")
+        _, packed = unpack(ward)
+        page.page.select_option("#filter-class", "2")
+        members = np.flatnonzero(packed["prediction"] == 2)
+        assert page.text("#selections h3") == f"predicted third: {len(members)}"
+        assert page.page.locator("#selections .bars").nth(1).locator("span").first.inner_text() == "pulse [1/min]"
+        assert "per sample; the heaviest has a median of 6 steps." in page.text("#selections")
+        label = page.page.locator("#selections .average").get_attribute("aria-label")
+        assert label == f"Average of {len(members) - 3} explanations around their heaviest span"  # three are empty
+        assert "10 % of the samples have none" in page.text("#selections")
+        page.page.wait_for_function("document.querySelectorAll('#selections .tiles button').length === 4")
+        page.screenshot("selection")
+
+    def test_two_selections_stand_side_by_side(self, demo, visit):
+        page = visit(demo, "view=selection")
+        page.page.select_option("#filter-class", "0")
+        page.page.click("#selection-keep")
+        page.page.select_option("#filter-class", "3")
+        titles = page.page.locator("#selections h3").all_inner_texts()
+        assert [title.split(":")[0] for title in titles] == ["predicted early", "predicted late"]
+        rows = [row.split("\t") for row in page.text("#selection-change tbody").splitlines()]
+        assert sorted(rows[:2]) == [
+            ["predicted early", "100 %", "0 %", "−100 %"],
+            ["predicted late", "0 %", "100 %", "+100 %"],
+        ]
+        page.screenshot("two-selections")
+        again = visit(demo, page.page.url.partition("#")[2])
+        assert again.page.locator("#selections h3").all_inner_texts() == titles
+        page.page.click("#selection-forget")
+        assert page.page.locator("#selections h3").count() == 1
+
+    def test_a_lasso_opens_it(self, demo, visit):
+        page = visit(demo)
+        page.page.click("#lasso")
+        box = page.page.locator("#map").bounding_box()
+        page.page.mouse.move(box["x"] + 4, box["y"] + 4)
+        page.page.mouse.down()
+        for x, y in ((0.5, 0.01), (0.5, 0.99), (0.01, 0.99)):
+            page.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
+        page.page.mouse.up()
+        assert page.text("#selections h3") == f"inside the lasso: {page.ask('shown().length')}"
+
+
+class TestExport:
+    """What leaves the page as a file or an address."""
+
+    def test_figures_are_saved_as_png_and_svg(self, ward, visit, tmp_path):
+        page = visit(ward, "sample=bed-3")
+        with page.page.expect_download() as png:
+            page.page.click("#series-save button >> nth=0")
+        assert png.value.suggested_filename == "sample-bed-3.png"
+        png.value.save_as(tmp_path / "figure.png")
+        assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+        with page.page.expect_download() as svg:
+            page.page.click("#series-save button >> nth=1")
+        svg.value.save_as(tmp_path / "figure.svg")
+        root = ElementTree.parse(tmp_path / "figure.svg").getroot()
+        words = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert "pulse [1/min]" in words
+        assert "time in ms (25 steps per second)" in words
+        assert sum(len(path.get("d")) for path in root.iter("{http://www.w3.org/2000/svg}path")) > 1000  # the series
+
+    def test_tables_are_saved_as_csv(self, demo, e, visit, tmp_path):
+        page = visit(demo, "view=scores")
+        with page.page.expect_download() as table:
+            page.page.click("#scores .save")
+        table.value.save_as(tmp_path / "scores.csv")
+        lines = (tmp_path / "scores.csv").read_text().splitlines()
+        assert lines[:2] == [",AUPRC ↑,AUP ↑", "timex,0.910,0.800"]
+        page.page.click("#tab-selection")
+        page.page.select_option("#filter-correct", "0")
+        with page.page.expect_download() as samples:
+            page.page.click("#selections article > .save")
+        samples.value.save_as(tmp_path / "samples.csv")
+        lines = (tmp_path / "samples.csv").read_text().splitlines()
+        assert lines[0] == "sample,predicted,confidence,true,trust,kept,landmark"
+        assert [line.split(",")[0] for line in lines[1:]] == ["4", "13", "22", "31", "40"]
+
+    def test_a_link_brings_the_view_back(self, demo, visit):
+        page = visit(demo, "sample=9", permissions=["clipboard-read", "clipboard-write"])
+        page.page.click("#copy-link")
+        page.page.wait_for_selector("#copied:not(:empty)")
+        assert page.text("#copied") == "copied"
+        assert page.page.evaluate("navigator.clipboard.readText()") == page.page.url
+
+    def test_without_a_clipboard_the_link_is_shown(self, demo, visit):
+        page = visit(demo, "sample=9")
+        page.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }")
+        page.page.click("#copy-link")
+        assert page.page.input_value("#copied input") == page.page.url
 
 
 class TestOverview:
@@ -420,9 +600,9 @@ class TestSample:
         page = visit(ward, "sample=bed-3")
         dots = page.page.evaluate("[...document.querySelectorAll('#verdict .dot')].map((d) => d.style.background)")
         assert dots == ["rgb(204, 121, 167)"] * 2  # of the predicted and of the true class, as on the map
-        assert page.ask("meta.timeLabel") == "step (25 per second)"
+        assert page.ask("meta.clock.label") == "time in ms (25 steps per second)"
         page.page.mouse.move(*page.ask("cellAt(2, 7)"))
-        assert page.text("#readout").startswith("spo2 [%] · t = 8 · ")
+        assert page.text("#readout").startswith("spo2 [%] · 280 ms (step 8) · ")
 
 
 def test_filters_that_find_nothing_say_so(demo, visit):
@@ -475,7 +655,7 @@ def test_names_are_shown_as_text(tmp_path, visit):
     assert any(name in page.text("#spans") for name in names)
     page.page.mouse.move(*page.ask("cellAt(1, 3)"))
     assert page.text("#readout").startswith(names[1])
-    for tab in ("landmarks", "scores"):
+    for tab in ("selection", "landmarks", "scores"):
         page.page.click(f"#tab-{tab}")
     page.click_at(page.ask("pointAt(2)"))
     page.page.mouse.move(*page.ask("pointAt(4)"))

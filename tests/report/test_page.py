@@ -48,7 +48,7 @@ class TestWhatIsPacked:
         assert [m["mask"] for m in meta["methods"]] == [True, False]
         assert out["label"].tolist() == [0] * N
         assert out["correct"].tolist() == [1 - i % 2 for i in range(N)]
-        assert (meta["steps"], meta["width"], meta["times"], meta["timeLabel"]) == (T, 1, list(range(1, T + 1)), "step")
+        assert (meta["steps"], meta["width"], meta["times"], meta["clock"]["label"]) == (T, 1, list(range(1, T + 1)), "step")
 
     def test_spans_are_those_of_the_terminal(self, tmp_path):
         mask = np.zeros((N, T, D), dtype=bool)
@@ -68,7 +68,12 @@ class TestWhatIsPacked:
 
     def test_the_time_axis_names_the_sampling_rate(self, tmp_path):
         meta, _ = write(tmp_path, make(sampling_rate=360.0, units=["mV"] * D))
-        assert meta["timeLabel"] == "step (360 per second)"
+        assert meta["clock"] == {
+            "label": "time in ms (360 steps per second)",
+            "unit": "ms",
+            "factor": pytest.approx(1 / 0.36),
+            "origin": 1.0,
+        }
         assert meta["channels"][0] == "sensor 0 [mV]"
 
     def test_trust_and_kept_share_of_every_sample(self, tmp_path):
@@ -117,7 +122,7 @@ class TestWhatIsPacked:
         observed[0, 2, 1] = False
         e = make(times=times, observed=observed)
         meta, out = write(tmp_path, e)
-        assert (meta["times"], meta["timeLabel"]) == (None, "time")
+        assert (meta["times"], meta["clock"]["label"]) == (None, "time")
         assert out["length"].tolist() == [4] + [T] * (N - 1)
         assert out["times"].reshape(N, T)[0, :4].tolist() == [1, 2, 3, 5]
         np.testing.assert_allclose(out["low"][0, 0, :4], e.x[0, :4, 0], atol=0.01)
@@ -154,7 +159,8 @@ class TestWhatIsPacked:
             others = sorted((j for j in range(30) if j != i), key=lambda j: -(unit[i] @ unit[j]))
             assert out["nearest"][i].tolist() == others[: page.NEAREST]
         for entry in meta["landmarks"]:
-            near = sorted(range(30), key=lambda j: -unit[j, entry["number"]])
+            members = np.flatnonzero(e.landmark == entry["number"]).tolist()
+            near = sorted(members, key=lambda j: -unit[j, entry["number"]])
             assert entry["nearest"] == near[: page.NEAREST]
         assert [(m["number"], m["rank"], m["count"]) for m in meta["landmarks"]] == [(1, 1, 9), (2, 2, 4), (0, 3, 2)]
 

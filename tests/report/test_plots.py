@@ -171,7 +171,7 @@ class TestTime:
     def test_times_one_to_t_are_steps(self):
         steps = np.tile(np.arange(1, T + 1, dtype=np.float32), (N, 1))
         assert plots.plot_explanation(make(times=steps)).axes[D - 1].get_xlabel() == "step"
-        assert plots.plot_explanation(make(sampling_rate=360.0)).axes[D - 1].get_xlabel() == "step (360 per second)"
+        assert plots.plot_explanation(make(sampling_rate=360.0)).axes[D - 1].get_xlabel() == "time in ms (360 steps per second)"
 
     @pytest.mark.parametrize("n_seen", [0, 1])
     def test_hardly_anything_observed_still_draws(self, n_seen):

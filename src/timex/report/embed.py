@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from timex.records import Explanation
-from timex.report.samples import channel_names, drawn_steps, time_label
+from timex.report.samples import Clock, channel_names, clock, drawn_steps
 from timex.report.spans import important_spans
 from timex.report.style import colour_scale, is_probability
 
@@ -40,10 +40,10 @@ class Columns:
         order: Steps in the order of drawing, (n, T), or None if that is their own order in every sample.
         cells: Measured cells in that order, (n, T, D).
         observed: Columns with a measured cell, (n, D, S).
-        times: Their times, (S,) if all samples share them, else (n, S).
+        times: Their times on the axis, (S,) if all samples share them, else (n, S).
         length: Columns in use, (n,).
         width: Steps per column.
-        label: The name of the time axis.
+        clock: The time axis.
     """
 
     order: NDArray[np.int64] | None
@@ -52,7 +52,7 @@ class Columns:
     times: NDArray[np.float64]
     length: NDArray[np.int64]
     width: int
-    label: str
+    clock: Clock
 
     @classmethod
     def of(cls, e: Explanation, chosen: NDArray[np.int64], limit: int = COLUMNS) -> Columns:
@@ -72,16 +72,17 @@ class Columns:
             cells = np.take_along_axis(cells, order[..., None], axis=1) & inside[..., None]
             times = np.take_along_axis(times, order, axis=1)
             times = np.where(inside, times, np.take_along_axis(times, length[:, None] - 1, axis=1))
+        axis = clock(e.series, times[0]) if shared else Clock("time")
         starts = np.arange(0, t, width)
         middle = np.add.reduceat(times, starts, axis=1) / np.diff(np.append(starts, t))  # (n, S)
         return cls(
             order=order,
             cells=cells,
             observed=np.asarray(_grouped(cells, width, False).any(axis=3)),
-            times=middle[0] if shared else middle,
+            times=axis.at(middle[0]) if shared else middle,
             length=-(-length // width),
             width=width,
-            label=time_label(e.series, times[0]) if shared else "time",
+            clock=axis,
         )
 
     def _ordered(self, values: NDArray[Any], fill: Any) -> NDArray[Any]:

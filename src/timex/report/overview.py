@@ -5,6 +5,7 @@ Shapes: N explanations, n of them embedded in the page, D channels, Z the width 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ def class_rows(e: Explanation, chosen: NDArray[np.int64], points: NDArray[np.flo
     right = None if e.series.y is None else e.probability.argmax(axis=1) == e.series.y
     kept = None if e.mask is None else kept_share(e)
     trust = trust_of(e)
+    trusted = None if trust is None else trust == TRUSTED
     rows = []
     for c in np.unique(e.prediction):
         members = np.flatnonzero(e.prediction == c)
@@ -91,7 +93,7 @@ def class_rows(e: Explanation, chosen: NDArray[np.int64], points: NDArray[np.flo
                 "agreement": None if e.agreement is None else float(e.agreement[members].mean()),
                 "kept": None if kept is None else float(kept[members].mean()),
                 "channels": channel_importance(e, members).tolist(),
-                "exemplar": _exemplar(e, int(c), chosen, points, trust),
+                "exemplar": _exemplar(e, int(c), chosen, points, [trusted, right]),
             }
         )
     return rows
@@ -107,13 +109,17 @@ def channel_importance(e: Explanation, members: NDArray[np.int64]) -> NDArray[np
 
 
 def _exemplar(
-    e: Explanation, c: int, chosen: NDArray[np.int64], points: NDArray[np.float64], trust: NDArray[np.uint8] | None
+    e: Explanation,
+    c: int,
+    chosen: NDArray[np.int64],
+    points: NDArray[np.float64],
+    wanted: Iterable[NDArray[np.bool_] | None],
 ) -> int | None:
-    """The place in `chosen` of the explanation nearest to the mean of its class, among trusted ones if there are any."""
+    """The place in `chosen` of the explanation nearest to the mean of its class, among those `wanted` (N,) if there are any."""
     members = np.flatnonzero(e.prediction[chosen] == c)
-    if trust is not None:
-        trusted = members[trust[chosen[members]] == TRUSTED]
-        members = trusted if len(trusted) else members
+    for asked in wanted:
+        better = members if asked is None else members[asked[chosen[members]]]
+        members = better if len(better) else members
     if len(members) == 0:
         return None
     here = points[members]

@@ -203,7 +203,7 @@ def _pack(source: _Source, chosen: NDArray[np.int64]) -> tuple[Arrays, dict[str,
         "columns": columns.observed.shape[2],
         "width": columns.width,
         "times": None if columns.times.ndim == 2 else columns.times.tolist(),
-        "timeLabel": columns.label,
+        "clock": columns.clock._asdict(),
     }
 
 
@@ -237,7 +237,9 @@ def _early(source: _Source, chosen: NDArray[np.int64], series: Arrays, projectio
     of = "attributions" if e.embedding is None else "explanations"
     return arrays, {
         "projection": {"kind": drawn.kind, "share": drawn.share, "of": of},
-        "landmarks": _landmark_facts(source, ranked, nearest(vectors, points, NEAREST), drawn.place[len(points) :]),
+        "landmarks": _landmark_facts(
+            source, ranked, _exemplars(source, chosen, ranked, vectors, points), drawn.place[len(points) :]
+        ),
         "perClass": overview.class_rows(e, chosen, points),
         "targets": bool((e.probability.argmax(axis=1) != e.prediction).any()),
     }
@@ -255,8 +257,23 @@ def _ranked(source: _Source, chosen: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.array([m for m in source.landmarks.ranking() if m in used], dtype=np.int64)
 
 
+def _exemplars(
+    source: _Source,
+    chosen: NDArray[np.int64],
+    ranked: NDArray[np.int64],
+    vectors: NDArray[np.float64],
+    points: NDArray[np.float64],
+) -> list[NDArray[np.int64]]:
+    """For every landmark its most similar members: explanations in the page whose nearest landmark it is."""
+    if source.landmarks is None or source.first.landmark is None:
+        return []
+    here = source.first.landmark[chosen]
+    members = [np.flatnonzero(here == m) for m in ranked]
+    return [m[np.argsort(-(points[m] @ v), kind="stable")[:NEAREST]] for m, v in zip(members, vectors, strict=True)]
+
+
 def _landmark_facts(
-    source: _Source, ranked: NDArray[np.int64], near: NDArray[np.int64], place: NDArray[np.float64]
+    source: _Source, ranked: NDArray[np.int64], near: Sequence[NDArray[np.int64]], place: NDArray[np.float64]
 ) -> list[dict[str, Any]]:
     """Number and rank of every landmark, and its training explanations, place and neighbours if the landmarks are given."""
     facts: list[dict[str, Any]] = [{"number": int(m), "rank": r} for r, m in enumerate(ranked, 1)]

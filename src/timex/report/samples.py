@@ -6,7 +6,7 @@ Shapes: N samples, T time steps, D channels.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,15 +37,36 @@ def drawn_steps(times: NDArray[Any], observed: NDArray[np.bool_]) -> NDArray[np.
     return kept[np.argsort(times[kept], kind="stable")]
 
 
-def time_label(series: Series, times: NDArray[Any]) -> str:
-    """The name of the time axis: "time", or "step" where the drawn times (..., S) are 1..S, with the sampling rate if known.
+class Clock(NamedTuple):
+    """How times are written on an axis: (time - origin) * factor, in `unit`; the label names the axis."""
 
-    >>> time_label(Series(np.zeros((1, 3, 1)), sampling_rate=250.0), np.arange(1, 4))
-    'step (250 per second)'
+    label: str
+    unit: str = ""
+    factor: float = 1.0
+    origin: float = 0.0
+
+    def at(self, times: NDArray[Any]) -> NDArray[np.float64]:
+        """Times of the series in the unit of the axis."""
+        return (np.asarray(times, dtype=np.float64) - self.origin) * self.factor
+
+
+def clock(series: Series, times: NDArray[Any]) -> Clock:
+    """The axis of some drawn times (..., S).
+
+    Numbered steps 1..S become milliseconds, seconds or minutes since the first one if the sampling rate is known. Times that
+    the user gave stay as they are.
+
+    >>> clock(Series(np.zeros((1, 3, 1)), sampling_rate=250.0), np.arange(1, 4)).label
+    'time in ms (250 steps per second)'
     """
     if not np.array_equal(np.broadcast_to(np.arange(1, times.shape[-1] + 1), times.shape), times):
-        return "time"
-    return "step" if series.sampling_rate is None else f"step ({series.sampling_rate:g} per second)"
+        return Clock("time")
+    rate = series.sampling_rate
+    if rate is None:
+        return Clock("step")
+    seconds = times.shape[-1] / rate
+    unit, factor = ("ms", 1000.0) if seconds <= 5 else ("s", 1.0) if seconds <= 600 else ("min", 1 / 60)
+    return Clock(f"time in {unit} ({rate:g} steps per second)", unit, factor / rate, 1.0)
 
 
 def channel_names(e: Explanation) -> tuple[str, ...]:

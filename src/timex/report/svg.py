@@ -69,7 +69,7 @@ class _Lanes:
             mask=None if e.mask is None else columns.any(e.mask[one])[0, :, :s],
             truth=None if truth is None else columns.any(truth[one])[0, :, :s],
             times=np.atleast_2d(columns.times)[0, :s],
-            label=columns.label,
+            label=columns.clock.label,
         )
 
 

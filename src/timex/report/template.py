@@ -22,8 +22,8 @@ from timex.report.embed import Arrays, encode
 FOLDER = Path(__file__).parent / "page"
 STYLES = ("base", "panels", "layout")
 SCRIPTS = (
-    *("data", "dom", "state", "theme", "lanes", "map", "pointer"),
-    *("overview", "sample", "series", "landmark", "scores", "chart", "actions", "start"),
+    *("data", "dom", "pen", "state", "theme", "lanes", "map", "density", "pointer"),
+    *("overview", "sample", "series", "zoom", "average", "selection", "landmark", "scores", "chart", "actions", "start"),
 )
 
 

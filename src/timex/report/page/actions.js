@@ -81,6 +81,7 @@ function showView() {
   if (!data.low) return; // the series are still being unpacked
   if (state.view === "overview") showOverview();
   else if (state.view === "sample") showSample();
+  else if (state.view === "selection") showSelection();
   else if (state.view === "landmarks" && landmarks.length) showLandmark();
   else if (state.view === "scores") showScores();
 }
@@ -102,8 +103,8 @@ function onKey(event) {
   if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) return;
   const tab = target.getAttribute?.("role") === "tab";
   const actions = {
-    ArrowLeft: () => (tab ? stepTab(-1) : step(-1)),
-    ArrowRight: () => (tab ? stepTab(1) : step(1)),
+    ArrowLeft: () => (tab ? stepTab(-1) : event.shiftKey ? panSeries(-0.2) : step(-1)),
+    ArrowRight: () => (tab ? stepTab(1) : event.shiftKey ? panSeries(0.2) : step(1)),
     "[": () => stepLandmark(-1),
     "]": () => stepLandmark(1),
     m: () => methods.length > 1 && selectMethod((state.method + 1) % (ALL + 1)),
@@ -112,10 +113,12 @@ function onKey(event) {
       selectColour(keys[(keys.indexOf(state.colour) + 1) % keys.length]);
     },
     "/": () => $("search").focus(),
-    "+": () => zoomBy(1.4),
-    "=": () => zoomBy(1.4),
-    "-": () => zoomBy(1 / 1.4),
-    0: fit,
+    "+": () => (target === $("series") ? zoomSeries(2) : zoomBy(1.4)),
+    "=": () => (target === $("series") ? zoomSeries(2) : zoomBy(1.4)),
+    "-": () => (target === $("series") ? zoomSeries(0.5) : zoomBy(1 / 1.4)),
+    0: () => (target === $("series") ? wholeSeries() : fit()),
+    d: () => toggleLayer("density"),
+    k: keepSelection,
     l: toggleLasso,
     "?": () => $("help").showModal(),
     Escape: clearFilters,

@@ -14,7 +14,8 @@ const FEWER = 4; // channels in a thumbnail
 const NAMED = 7; // landmarks with a colour of their own
 const FILTRATION = 10; // training explanations that make a landmark count, as in the paper
 const data = {}; // unpacked arrays by name
-const inSteps = meta.timeLabel.startsWith("step"); // not times with a unit
+const inSteps = meta.clock.label === "step"; // not times with a unit
+const clockAt = (t) => (t - meta.clock.origin) * meta.clock.factor; // a time of the series on the axis
 const landmarkOf = new Map(landmarks.map((l) => [l.number, l]));
 
 const TYPES = { uint8: Uint8Array, uint32: Uint32Array, float32: Float32Array };

@@ -21,6 +21,13 @@ const numberText = (v) => {
   return size !== 0 && (size >= 1e5 || size < 1e-3) ? v.toExponential(2) : String(Number(v.toPrecision(4)));
 };
 
+/** A time on the axis in words, with the number of its step where the axis has a unit. */
+function timeText(v, step = null) {
+  if (inSteps) return `t = ${numberText(v)}`;
+  if (!meta.clock.unit) return `time = ${numberText(v)}`;
+  return `${numberText(v)} ${meta.clock.unit}${step === null ? "" : ` (step ${step})`}`;
+}
+
 function ticks(low, high, wanted, whole = false) {
   const rough = Math.max((high - low) / Math.max(1, wanted) || 1, whole ? 1 : 0);
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -1,13 +1,24 @@
 /* A lane: attribution as a colour band, the series on it, mask and truth as strips. */
 
+/** The time that a box shows from left to right: all of it, unless the box names a part. */
+function extent(i, box) {
+  if (box.to !== undefined) return [box.from, box.to];
+  const { n, edges } = axis(i);
+  return [edges[0], edges[n]];
+}
+
 /** Walk the columns of a lane pixel by pixel: `take` every column, `paint` what was taken whenever a pixel is full. */
 function sweep(i, box, take, paint) {
   const { n, edges } = axis(i);
-  const scale = box.w / (edges[n] - edges[0]);
-  let left = Math.round(box.x * ratio) / ratio; // whole pixels: fractions of them would leave seams between cells
-  for (let c = 0; c < n; c++) {
+  const [from, to] = extent(i, box);
+  const scale = box.w / (to - from);
+  // Whole pixels: fractions of them would leave seams between cells.
+  const pixel = (time) => Math.round((box.x + (Math.min(time, to) - from) * scale) * ratio) / ratio;
+  let left = pixel(from);
+  for (let c = 0; c < n && edges[c] < to; c++) {
+    if (edges[c + 1] <= from) continue;
     take(c);
-    const right = Math.round((box.x + (edges[c + 1] - edges[0]) * scale) * ratio) / ratio;
+    const right = pixel(edges[c + 1]);
     if (right > left) {
       paint(left, right - left);
       left = right;
@@ -76,8 +87,9 @@ function drawStrip(g, i, base, bits, box, fill) {
 
 function drawSeries(g, i, k, box, width) {
   const { n, t, edges } = axis(i);
+  const [from, to] = extent(i, box);
   const base = (i * D + k) * S;
-  const scale = box.w / (edges[n] - edges[0]);
+  const scale = box.w / (to - from);
   const high = data.high || data.low;
   const y = (q) => box.y + box.h * (1 - q / meta.fine);
   g.save();
@@ -97,14 +109,16 @@ function drawSeries(g, i, k, box, width) {
     pen = true;
     pixel = NaN;
   };
-  const step = n > box.w * 1.5 ? 1 : 0; // more columns than pixels: one vertical stroke from minimum to maximum each
+  const drawn = (n * (to - from)) / (edges[n] - edges[0]);
+  const step = drawn > box.w * 1.5 ? 1 : 0; // more columns than pixels: one vertical stroke from minimum to maximum each
   for (let c = 0; c < n; c++) {
+    if ((c + 1 < n && t[c + 1] < from) || (c > 0 && t[c - 1] > to)) continue; // one column beyond either end is drawn too
     if (!seenAt(i, k, c)) {
       flush();
       pen = false;
       continue;
     }
-    let x = box.x + (t[c] - edges[0]) * scale;
+    let x = box.x + (t[c] - from) * scale;
     if (step) x = Math.round(x);
     const a = data.low[base + c],
       b = high[base + c];
@@ -153,19 +167,19 @@ const cut = (g, text, width) => {
 };
 
 const AXIS = 36; // height of a time axis with its label
-function drawTimeAxis(g, i, x, y, w) {
-  const { n, edges } = axis(i);
+function drawTimeAxis(g, x, y, w, from, to, label = meta.clock.label) {
+  g.font = FONT;
   g.fillStyle = theme.soft;
   g.strokeStyle = theme.soft;
   g.lineWidth = 1;
   g.textAlign = "center";
-  for (const v of ticks(edges[0], edges[n], Math.max(2, w / 90))) {
-    const at = x + ((v - edges[0]) / (edges[n] - edges[0])) * w;
+  for (const v of ticks(from, to, Math.max(2, w / 90))) {
+    const at = x + ((v - from) / (to - from)) * w;
     g.beginPath();
     g.moveTo(at, y);
     g.lineTo(at, y + 4);
     g.stroke();
     g.fillText(numberText(v), Math.min(Math.max(at, x + 8), x + w - 8), y + 16);
   }
-  g.fillText(meta.timeLabel, x + w / 2, y + AXIS - 4);
+  g.fillText(label, x + w / 2, y + AXIS - 4);
 }

@@ -48,7 +48,7 @@ function colouring() {
   }
   if (state.colour === "landmark") {
     const kinds = landmarks.slice(0, NAMED).map((l, j) => ({
-      name: `rank ${l.rank} (landmark ${l.number})`,
+      name: `landmark ${l.number}`,
       colour: classColour(j),
       marker: "circle",
       value: l.number,
@@ -119,10 +119,11 @@ function drawCloud() {
   const { kinds, of } = colouring();
   const r = radius();
   const hidden = { mark: sprite(theme.soft, "circle", r * 0.8, true), points: [] };
-  const groups = kinds.map((kind) => ({ mark: sprite(kind.colour, kind.marker, r, false), points: [] }));
+  const groups = kinds.map((kind) => ({ ...kind, mark: sprite(kind.colour, kind.marker, r, false), points: [] }));
   for (let i = 0; i < N; i++) (visible[i] ? groups[of(i)] : hidden).points.push(i);
   groups.sort((a, b) => b.points.length - a.points.length); // what is rare comes last, on top
-  for (const { mark, points } of [hidden, ...groups])
+  if (state.density) drawDensity(g, groups);
+  for (const { mark, points } of state.density ? [hidden] : [hidden, ...groups])
     for (const i of points) {
       const [x, y] = screen(data.place[2 * i], data.place[2 * i + 1]);
       if (x < -9 || y < -9 || x > view.w + 9 || y > view.h + 9) continue;
@@ -173,27 +174,46 @@ function ring(g, i, colour, width) {
   g.stroke();
 }
 
-const landmarkRadius = (l) => (l.count >= FILTRATION ? 7.5 : 4);
+const BIG = 8.5,
+  SMALL = 3.6; // radius of a landmark with its number, and of one that would cover a larger one or has few explanations
+
+/** The radius of every landmark at this zoom: the largest landmarks first, each as long as it covers no other. */
+function landmarkRadii() {
+  const placed = [];
+  return landmarks.map((l, j) => {
+    if (!l.place) return 0;
+    const at = screen(...l.place);
+    const current = j === state.landmark && state.view === "landmarks";
+    const free = placed.every(([x, y]) => Math.hypot(x - at[0], y - at[1]) > 2.1 * BIG);
+    if (!current && (l.count < FILTRATION || !free)) return SMALL;
+    placed.push(at);
+    return BIG;
+  });
+}
+
+/** The commonest class of a landmark's training explanations. */
+const landmarkClass = (l) => (l.composition ? l.composition.indexOf(Math.max(...l.composition)) : 0);
 
 function drawLandmarks(g) {
+  if (!state.diamonds && state.view !== "landmarks") return;
+  const radii = landmarkRadii();
   g.textAlign = "center";
   for (let j = landmarks.length - 1; j >= 0; j--) {
     const l = landmarks[j];
     if (!l.place) continue;
     const [x, y] = screen(...l.place);
     const current = j === state.landmark && state.view === "landmarks";
-    drawMarker(g, "diamond", x, y, landmarkRadius(l) + (current ? 2 : 0));
-    g.fillStyle = current ? theme.accent : theme.card;
-    g.globalAlpha = l.count >= FILTRATION ? 1 : 0.75;
+    const small = radii[j] === SMALL;
+    drawMarker(g, "diamond", x, y, radii[j] + (current ? 2 : 0));
+    g.fillStyle = current ? theme.ink : small ? classColour(landmarkClass(l)) : theme.card;
     g.fill();
-    g.lineWidth = current ? 2.6 : 1.6;
-    g.strokeStyle = theme.ink;
+    g.lineWidth = small ? 1 : 2.4;
+    g.strokeStyle = small ? theme.card : classColour(landmarkClass(l));
     g.stroke();
-    g.globalAlpha = 1;
-    if (l.count < FILTRATION) continue;
-    g.font = `600 ${l.rank > 99 ? 8 : 10}px system-ui, sans-serif`;
+    if (small) continue;
+    g.font = `600 ${l.number > 99 ? 8 : 10}px system-ui, sans-serif`;
     g.fillStyle = current ? theme.card : theme.ink;
-    g.fillText(String(l.rank), x, y + 3.5);
+    g.fillText(String(l.number), x, y + 3.5);
   }
 }
 
@@ -223,4 +243,15 @@ function fillLegend() {
     return button;
   });
   $("legend").replaceChildren(...items);
+}
+
+/** The map as a picture of its own. */
+function saveMap() {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [map.width, map.height];
+  const g = canvas.getContext("2d");
+  g.fillStyle = theme.page;
+  g.fillRect(0, 0, canvas.width, canvas.height);
+  g.drawImage(map, 0, 0);
+  canvas.toBlob((blob) => saveFile("map.png", "image/png", blob));
 }

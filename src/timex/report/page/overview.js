@@ -19,7 +19,10 @@ function showOverview() {
   fillBanner();
   fillAttention();
   fillClasses();
-  if (data.label && !meta.targets) fillConfusion();
+  if (data.label && !meta.targets) {
+    fillConfusion();
+    $("confusion-save").replaceChildren(csvButton("confusion", $("confusion")));
+  }
   $("confusion-box").hidden = !data.label || meta.targets;
 }
 

@@ -2,10 +2,11 @@
 
 /** What lies under a pixel: a landmark, else the nearest visible explanation within reach, else null. */
 function under(px, py) {
-  for (let j = 0; j < landmarks.length; j++) {
+  const radii = state.diamonds ? landmarkRadii() : [];
+  for (let j = 0; j < radii.length; j++) {
     if (!landmarks[j].place) continue;
     const [x, y] = screen(...landmarks[j].place);
-    if (Math.hypot(x - px, y - py) <= landmarkRadius(landmarks[j]) + 2) return { landmark: j };
+    if (Math.hypot(x - px, y - py) <= radii[j] + (radii[j] === SMALL ? 0 : 2)) return { landmark: j };
   }
   const [wx, wy] = plane(px, py);
   const reach = (radius() + 7) / (view.base * state.zoom.k);
@@ -38,7 +39,7 @@ function showTip(hit, px, py) {
   if (hit.sample === undefined) {
     const l = landmarks[hit.landmark];
     canvas.hidden = true;
-    $("tip-text").textContent = `Landmark ${l.number}, rank ${l.rank}: nearest of ${l.count} training explanations`;
+    $("tip-text").textContent = `Landmark ${l.number}: ${l.count.toLocaleString("en")} training explanations`;
   } else {
     const i = hit.sample;
     canvas.hidden = !data.low;
@@ -114,6 +115,7 @@ function release(event) {
   if (corners && gesture.moved) {
     const every = Math.ceil(corners.length / 60); // few enough corners for an address
     state.lasso = corners.filter((_, j) => j % every === 0).map(([x, y]) => plane(x, y));
+    if (state.view !== "sample") state.view = "selection";
     changeFilters();
   } else if (gesture.moved) {
     writeFragment();

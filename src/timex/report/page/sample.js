@@ -42,7 +42,7 @@ function fillVerdict(i) {
   if (data.kept) rows.push(["Kept", [`${percent(data.kept[i])} of the cells`]]);
   if (data.landmark && landmarks.length) {
     const l = landmarkOf.get(data.landmark[i]);
-    const link = make("button", { type: "button", className: "link" }, `rank ${l.rank} (landmark ${l.number})`);
+    const link = make("button", { type: "button", className: "link" }, `landmark ${l.number}`);
     link.addEventListener("click", () => selectLandmark(l.rank - 1));
     rows.push(["Landmark", [link]]);
   }
@@ -88,12 +88,19 @@ function keepsAny(i, m) {
   return false;
 }
 
+/** A span of times of the series in words, in the unit of the axis and in steps. */
+function spanText(from, to) {
+  const time = (v) => String(Number(v.toPrecision(6)));
+  const range = (a, b) => (a === b ? time(a) : `${time(a)} to ${time(b)}`);
+  if (!meta.clock.unit) return `${inSteps ? "t" : "time"} = ${range(from, to)}`;
+  const [low, high] = [from, to].map((t) => Number(clockAt(t).toPrecision(4)));
+  return `${range(low, high)} ${meta.clock.unit} (step ${range(from, to)})`;
+}
+
 function fillSpans(i) {
   const m = state.method === ALL ? 0 : state.method;
-  const time = (v) => String(Number(v.toPrecision(6)));
   const items = spansOf(i, m).map(({ k, from, to }) => {
-    const when = from === to ? time(from) : `${time(from)} to ${time(to)}`;
-    return make("li", {}, `${inSteps ? "t" : "time"} = ${when}, ${channels[k]}`);
+    return make("li", {}, `${spanText(from, to)}, ${channels[k]}`);
   });
   const more = data[`span-count-${m}`][i] - items.length;
   if (more > 0) items.push(make("li", { className: "note" }, `and ${more} more`));

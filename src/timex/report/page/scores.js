@@ -44,11 +44,25 @@ function scoreTables() {
     groups.set(key, [...(groups.get(key) || []), name]);
   }
   const tables = [...groups.values()].map((names) =>
-    make("div", { className: "scroll" }, scoreTable(names, Object.keys(meta.scores[names[0]]))),
+    scoreGroup(names, Object.keys(meta.scores[names[0]])),
   );
   return tables.length ? [...tables, ...definitions()] : [];
 }
 
+/** One table; columns that only repeat the others in another way fold away. */
+function scoreGroup(names, keys) {
+  const main = keys.filter((key) => !RARE.includes(key));
+  const rest = keys.filter((key) => RARE.includes(key));
+  const table = scoreTable(names, main);
+  const box = make("div", {}, make("div", { className: "scroll" }, table), csvButton("scores", scoreTable(names, keys)));
+  if (rest.length)
+    box.append(
+      make("details", {}, make("summary", {}, "More metrics"), make("div", { className: "scroll" }, scoreTable(names, rest))),
+    );
+  return box;
+}
+
+const RARE = ["auprc_trapezoid", "aup_rank", "aur_rank"];
 const meanOf = (v) => (v !== null && typeof v === "object" ? v.mean : v);
 
 /** The best value of a metric: controls never count, and a metric of unknown direction has no best. */

@@ -5,10 +5,8 @@ const plot = { x: 0, w: 1 }; // the part of that canvas where time runs
 const METHOD_HEAD = 22,
   CHANNEL_HEAD = 18;
 
-function drawSample() {
-  const i = state.sample;
-  const canvas = $("series");
-  const width = Math.max(240, canvas.parentElement.clientWidth);
+/** Everything on the canvas of sample `i` at some width: its rows, the room left of them, and the height. */
+function sampleLayout(i, width) {
   const narrow = width < 520; // names stand above the lanes then, not beside them
   const every = state.method === ALL;
   const list = every
@@ -17,10 +15,14 @@ function drawSample() {
   const gutter = narrow ? (every ? 66 : 42) : gutterFor(list);
   const rows = every ? comparisonRows(list) : channelRows(list, narrow);
   const height = rows.reduce((sum, row) => sum + row.h + row.gap + headHeight(row), 0) + AXIS;
-  canvas.style.height = `${height}px`;
-  const g = surface(canvas, width, height);
-  Object.assign(plot, { x: gutter, w: width - gutter - 6 });
-  hot = [];
+  return { i, width, height, every, list, gutter, rows };
+}
+
+/** The rows and the time axis, on a canvas or on anything that records like one. Returns the lanes and where they are. */
+function paintSample(g, { i, width, every, gutter, rows }) {
+  const [from, to] = windowOf(i);
+  const lanes = [];
+  const [x, w] = [gutter, width - gutter - 6];
   let y = 0;
   for (const row of rows) {
     g.fillStyle = theme.ink;
@@ -28,29 +30,53 @@ function drawSample() {
     if (row.head) {
       g.font = "600 13px system-ui, sans-serif";
       g.fillText(cut(g, row.head, width), 0, y + 15);
-    } else if (row.name) g.fillText(cut(g, row.name, plot.w), plot.x, y + 13);
+    } else if (row.name) {
+      g.font = FONT;
+      g.fillText(cut(g, row.name, w), x, y + 13);
+    }
     y += headHeight(row);
-    const box = { x: plot.x, y, w: plot.w, h: row.h };
+    const box = { x, y, w, h: row.h, from, to };
     drawLane(g, i, row.k, row.m, box, {
       strip: row.h >= 40 || row.m < 0 ? Math.min(11, row.h * 0.2) : 0,
       truth: !every || row.m < 0,
       line: row.h < 40 ? 1 : 1.4,
     });
     drawGutter(g, i, row, box, gutter);
-    hot.push({ ...row, y, box });
+    lanes.push({ ...row, y, box });
     y += row.h + row.gap;
   }
-  drawTimeAxis(g, i, plot.x, y - rows.at(-1).gap + 2, plot.w);
+  drawTimeAxis(g, x, y - rows.at(-1).gap + 2, w, from, to);
+  return lanes;
+}
+
+/** The figure of the sample in view, to be saved. */
+function sampleFigure() {
+  const i = state.sample;
+  const layout = sampleLayout(i, Math.max(640, $("series").clientWidth));
+  const method = state.method === ALL ? "all methods" : methods[state.method].name;
+  const title = `Sample ${idOf(i)}: ${classes[data.prediction[i]]} (${probability(i, data.prediction[i]).toFixed(2)}), ${method}`;
+  return [`sample-${idOf(i)}`, title, layout, (g) => paintSample(g, layout)];
+}
+
+function drawSample() {
+  const i = state.sample;
+  const canvas = $("series");
+  const layout = sampleLayout(i, Math.max(240, canvas.parentElement.clientWidth));
+  const { width, height, every, list, gutter } = layout;
+  canvas.style.height = `${height}px`;
+  Object.assign(plot, { x: gutter, w: width - gutter - 6 });
+  hot = paintSample(surface(canvas, width, height), layout);
   canvas.setAttribute(
     "aria-label",
     `Sample ${idOf(i)}, ${list.length} of ${D} channels, attribution as colour behind the series. ` +
-      "The most important spans are listed below.",
+      "The most important spans are listed below. Plus and minus zoom, Shift with an arrow moves.",
   );
   $("more-channels").hidden = every || D <= FEW;
   $("more-channels").textContent = state.every ? `Show the ${FEW} most important of ${D} channels` : `Show all ${D} channels`;
   fillScale(i);
   fillKey(every, list.length);
-  $("readout").textContent = "";
+  fillZoom(i);
+  clearCursor();
 }
 
 /** Room for the names of some channels and the ticks of their values, left of the lanes. */
@@ -130,36 +156,9 @@ function fillKey(every, drawn) {
   if (data.truth) add(meta.style.truth, "ground truth");
   if (data.observed) add(theme.absent, "not observed");
   if (!every && methods[state.method].probability)
-    items.push(make("span", {}, `no colour up to the prior ${numberText(meta.prior)}, strong above .5`));
+    items.push(make("span", {}, meta.prior > 0 ? `no colour up to the prior ${numberText(meta.prior)}, strong above .5` : "pale up to .5, strong above: kept"));
   if (!every && (methods[state.method].signed || methods[state.method].directed))
     items.push(make("span", {}, "orange speaks for the class, purple against it"));
   if (drawn < D) items.push(make("span", {}, `${drawn} of ${D} channels: those with the largest total attribution`));
   $("series-key").replaceChildren(...items);
-}
-
-function readOut(event) {
-  const box = $("series").getBoundingClientRect();
-  const x = event.clientX - box.left,
-    y = event.clientY - box.top;
-  const row = hot.find((r) => y >= r.y && y < r.y + r.h);
-  if (!row || x < plot.x || x >= plot.x + plot.w) return ($("readout").textContent = "");
-  const { n, t, edges } = axis(state.sample);
-  const time = edges[0] + ((x - plot.x) / plot.w) * (edges[n] - edges[0]);
-  let c = 0;
-  while (c < n - 1 && edges[c + 1] <= time) c++;
-  $("readout").textContent = describe(state.sample, row.k, c, row.m, t[c]);
-}
-
-function describe(i, k, c, m, time) {
-  const words = [channels[k], `${inSteps ? "t" : "time"} = ${numberText(time)}`];
-  if (!seenAt(i, k, c)) return [...words, "not observed"].join(" · ");
-  const low = valueAt(i, k, c),
-    high = valueAt(i, k, c, "high");
-  words.push(meta.width > 1 ? `values ${numberText(low)} to ${numberText(high)}` : `value ${numberText(low)}`);
-  const at = (i * D + k) * S + c;
-  if (m >= 0) words.push(`attribution ${numberText(attributionAt(i, k, c, m))}`);
-  if (m >= 0 && methods[m].mask) words.push(bit(data["mask-" + m], at) ? "kept" : "not kept");
-  if (m >= 0 && methods[m].directed) words.push(bit(data["against-" + m], at) ? "against the class" : "for the class");
-  if (data.truth && bit(data.truth, at)) words.push("ground truth");
-  return words.join(" · ");
 }

@@ -12,7 +12,7 @@ function fillControls() {
   options(
     "filter-landmark",
     "any",
-    landmarks.map((l) => [l.number, `rank ${l.rank} (${l.number})`]),
+    landmarks.map((l) => [l.number, `${l.number}${l.count === undefined ? "" : ` (${l.count.toLocaleString("en")})`}`]),
   );
   for (const [id, key] of [
     ["class", "class"],
@@ -47,6 +47,7 @@ function fillControls() {
     writeFragment();
   });
   $("tab-landmarks").hidden = !landmarks.length;
+  $("diamonds").hidden = !landmarks[0]?.place;
   $("tab-scores").hidden = !Object.keys(meta.scores).length && !Object.keys(meta.occlusion).length && !meta.history;
 }
 
@@ -79,6 +80,18 @@ function listen() {
     "previous-landmark": () => stepLandmark(-1),
     "next-landmark": () => stepLandmark(1),
     "help-open": () => $("help").showModal(),
+    "map-fold": toggleMap,
+    density: () => toggleLayer("density"),
+    diamonds: () => toggleLayer("diamonds"),
+    "series-in": () => zoomSeries(2),
+    "series-out": () => zoomSeries(0.5),
+    "series-left": () => panSeries(-0.5),
+    "series-right": () => panSeries(0.5),
+    "series-whole": wholeSeries,
+    "selection-keep": keepSelection,
+    "selection-forget": forgetSelection,
+    "copy-link": copyLink,
+    "map-png": saveMap,
     "more-channels": () => {
       state.every = !state.every;
       drawSample();
@@ -86,8 +99,8 @@ function listen() {
   };
   for (const [id, action] of Object.entries(clicks)) $(id).addEventListener("click", action);
   for (const name of VIEWS) $("tab-" + name).addEventListener("click", () => selectView(name));
-  $("series").addEventListener("pointermove", readOut);
-  $("series").addEventListener("pointerleave", () => ($("readout").textContent = ""));
+  listenToSeries();
+  $("series-save").append(...figureButtons(sampleFigure));
   addEventListener("hashchange", () => {
     readFragment();
     refresh();
@@ -103,7 +116,9 @@ function listen() {
 /** Everything again: after a resize, a change of theme or of the address. */
 function refresh() {
   readTheme();
+  foldMap();
   sizeMap();
+  showLayers();
   applyFilters();
   $("colour").value = state.colour;
   fillLegend();
@@ -129,7 +144,7 @@ function fillNotes() {
   $("map-note").textContent =
     `${how[0].toUpperCase()}${how.slice(1)} of the ${what}. ` +
     (landmarks[0]?.place
-      ? `Diamonds are landmarks, numbered by rank; small ones have fewer than ${FILTRATION} training explanations.`
+      ? "Diamonds are landmarks: typical training explanations, in the colour of their class, the largest with its number."
       : "");
   map.setAttribute("aria-label", `Map of ${N} explanations. Step through them with the arrow keys, or search by sample.`);
 }
@@ -166,9 +181,10 @@ window.timexReport = {
   pointAt: (i) => offset(map, screen(data.place[2 * i], data.place[2 * i + 1])),
   landmarkAt: (j) => offset(map, screen(...landmarks[j].place)),
   cellAt: (row, c) => {
-    const { n, t, edges } = axis(state.sample);
+    const { t } = axis(state.sample);
     const { box } = hot[row];
-    return offset($("series"), [box.x + ((t[c] - edges[0]) / (edges[n] - edges[0])) * box.w, box.y + box.h * 0.5]);
+    const [from, to] = windowOf(state.sample);
+    return offset($("series"), [box.x + ((t[c] - from) / (to - from)) * box.w, box.y + box.h * 0.5]);
   },
   lanes: () => hot.map(({ k, m, box }) => ({ k, m, box })),
   colourOf: (m, level) => coloursOf(m)[level],

@@ -1,6 +1,6 @@
 /* What is shown: the state, the filters, and both in the address of the page. */
 
-const VIEWS = ["overview", "sample", "landmarks", "scores"];
+const VIEWS = ["overview", "sample", "selection", "landmarks", "scores"];
 const state = {
   view: "overview", // one of VIEWS
   sample: 0, // place among the embedded explanations
@@ -11,6 +11,11 @@ const state = {
   every: false, // all channels, not only the FEW strongest
   filter: { class: null, true: null, correct: null, trust: null, near: null },
   lasso: null, // corners in the plane of the map, [[x, y], ...]
+  kept: null, // a selection to compare with: its filter and lasso
+  window: null, // the part of the time axis in view, [from, to]
+  density: false,
+  diamonds: true, // landmarks on the map
+  folded: false, // no map
   zoom: { x: 0.5, y: 0.5, k: 1 },
 };
 const FIELDS = { class: "prediction", true: "label", correct: "correct", trust: "trust", near: "landmark" };
@@ -32,20 +37,25 @@ const EMPTY = 0,
 
 const probability = (i, c) => data.probability[i * meta.modelClasses + c] / meta.fine;
 
-function applyFilters() {
-  const wanted = Object.entries(state.filter).filter(([key, value]) => value !== null && data[FIELDS[key]]);
-  const box = state.lasso && bounds(state.lasso);
-  shown = [];
+/** The explanations that pass a filter and lie in a lasso. */
+function passing({ filter, lasso }) {
+  const wanted = Object.entries(filter).filter(([key, value]) => value !== null && data[FIELDS[key]]);
+  const box = lasso && bounds(lasso);
+  const found = [];
   for (let i = 0; i < N; i++) {
-    let kept = wanted.every(([key, value]) => data[FIELDS[key]][i] === value);
-    if (kept && box) {
-      const x = data.place[2 * i],
-        y = data.place[2 * i + 1];
-      kept = x >= box[0] && x <= box[1] && y >= box[2] && y <= box[3] && inside(state.lasso, x, y);
-    }
-    visible[i] = kept ? 1 : 0;
-    if (kept) shown.push(i);
+    if (!wanted.every(([key, value]) => data[FIELDS[key]][i] === value)) continue;
+    const x = data.place[2 * i],
+      y = data.place[2 * i + 1];
+    if (box && !(x >= box[0] && x <= box[1] && y >= box[2] && y <= box[3] && inside(lasso, x, y))) continue;
+    found.push(i);
   }
+  return found;
+}
+
+function applyFilters() {
+  shown = passing(state);
+  visible.fill(0);
+  for (const i of shown) visible[i] = 1;
 }
 
 function bounds(points) {
@@ -74,8 +84,16 @@ function writeFragment() {
   if (state.colour !== "prediction") f.set("colour", state.colour);
   if (state.method !== 0) f.set("method", state.method === ALL ? "all" : methods[state.method].name);
   if (state.order !== "given") f.set("order", state.order);
-  for (const [key, value] of Object.entries(state.filter)) if (value !== null) f.set(key, value);
-  if (state.lasso) f.set("lasso", state.lasso.map((p) => p.map((v) => v.toFixed(3)).join(",")).join(";"));
+  writeSelection(f, state);
+  if (state.kept) {
+    const kept = new URLSearchParams();
+    writeSelection(kept, state.kept);
+    f.set("kept", kept);
+  }
+  if (state.window) f.set("time", state.window.map((v) => Number(v.toPrecision(7))).join(","));
+  if (state.density) f.set("density", 1);
+  if (!state.diamonds) f.set("diamonds", 0);
+  if (state.folded) f.set("map", 0);
   const { x, y, k } = state.zoom;
   if (k !== 1 || x !== 0.5 || y !== 0.5) f.set("zoom", [x, y, k].map((v) => v.toFixed(3)).join(","));
   try {
@@ -85,10 +103,25 @@ function writeFragment() {
   }
 }
 
+function writeSelection(f, { filter, lasso }) {
+  for (const [key, value] of Object.entries(filter)) if (value !== null) f.set(key, value);
+  if (lasso) f.set("lasso", lasso.map((p) => p.map((v) => v.toFixed(3)).join(",")).join(";"));
+}
+
+const number = (text) => (text !== null && text !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
+
+function readSelection(f) {
+  const filter = {};
+  for (const key of Object.keys(state.filter)) filter[key] = data[FIELDS[key]] ? number(f.get(key)) : null;
+  const corners = (f.get("lasso") || "").split(";").map((p) => p.split(",").map(Number));
+  return { filter, lasso: corners.length > 2 && corners.flat().every(Number.isFinite) ? corners : null };
+}
+
 function readFragment() {
   const f = new URLSearchParams(location.hash.slice(1));
-  const number = (text) => (text !== null && text !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
-  Object.assign(state, { view: f.has("sample") ? "sample" : "overview", colour: "prediction", method: 0, order: "given", zoom: { x: 0.5, y: 0.5, k: 1 } });
+  Object.assign(state, { view: f.has("sample") ? "sample" : "overview", colour: "prediction", method: 0, order: "given" });
+  Object.assign(state, { zoom: { x: 0.5, y: 0.5, k: 1 }, density: f.get("density") === "1", folded: f.get("map") === "0" });
+  state.diamonds = f.get("diamonds") !== "0";
   if (VIEWS.includes(f.get("view"))) state.view = f.get("view");
   if (f.has("sample")) state.sample = Math.max(0, find(f.get("sample")));
   const place = landmarks.findIndex((l) => l.number === number(f.get("landmark")));
@@ -97,9 +130,10 @@ function readFragment() {
   const method = f.get("method") === "all" ? ALL : methods.findIndex((m) => m.name === f.get("method"));
   if (method >= 0 && methods.length > 1) state.method = method;
   if (f.get("order") === "strong") state.order = "strong";
-  for (const key of Object.keys(state.filter)) state.filter[key] = data[FIELDS[key]] ? number(f.get(key)) : null;
-  const corners = (f.get("lasso") || "").split(";").map((p) => p.split(",").map(Number));
-  state.lasso = corners.length > 2 && corners.flat().every(Number.isFinite) ? corners : null;
+  Object.assign(state, readSelection(f));
+  state.kept = f.has("kept") ? readSelection(new URLSearchParams(f.get("kept"))) : null;
+  const time = (f.get("time") || "").split(",").map(Number);
+  state.window = time.length === 2 && time.every(Number.isFinite) && time[0] < time[1] ? time : null;
   const zoom = (f.get("zoom") || "").split(",").map(Number);
   if (zoom.length === 3 && zoom.every(Number.isFinite) && zoom[2] > 0) [state.zoom.x, state.zoom.y, state.zoom.k] = zoom;
 }

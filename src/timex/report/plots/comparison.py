@@ -49,7 +49,7 @@ def plot_comparison(explanations: Mapping[str, Explanation], indices: Sequence[i
         cells[0].set_title(caption(first, i), fontsize=MEDIUM)
         for ax, sample, value, scale in zip(cells[1:], column, values, scales, strict=True):
             draw_lanes(ax, sample, chosen, value, *scale)
-        cells[-1].set_xlabel(column[0].time_label, fontsize=MEDIUM)
+        cells[-1].set_xlabel(column[0].clock.label, fontsize=MEDIUM)
     for ax, name in zip(axes[:, 0], ["series", *explanations], strict=True):
         name_lanes(ax, every[0].channels, chosen)
         ax.set_ylabel(name, fontsize=MEDIUM, fontweight="bold")

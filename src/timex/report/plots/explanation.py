@@ -79,7 +79,7 @@ def plot_explanation(
         _draw_channel(row, sample, k, norm, cmap, strip=min(STRIP / row_height, 0.13))
         row.set_ylabel(sample.channels[k], rotation=0, ha="right", va="center", labelpad=9, fontsize=MEDIUM)
     figure.align_ylabels(axes)
-    axes[-1].set_xlabel(sample.time_label, fontsize=MEDIUM)
+    axes[-1].set_xlabel(sample.clock.label, fontsize=MEDIUM)
     _head(axes[0], explanation, i, title or f"Sample {sample_name(explanation, i)}, {_classes(explanation, i)}", note)
     colourbar(figure, axes, norm, cmap, "attribution, for (+) or against (-)" if directed else "attribution")
     legend(figure, axes, absent=not sample.observed[:, chosen].all())
@@ -95,7 +95,7 @@ def _draw_into(ax: Axes, sample: Sample, chosen: NDArray[np.int64], norm: Normal
         draw_lanes(ax, sample, chosen, sample.attribution, norm, cmap)
         name_lanes(ax, sample.channels, chosen)
     ax.set_title(heading, loc="left", fontsize=MEDIUM)
-    ax.set_xlabel(sample.time_label, fontsize=MEDIUM)
+    ax.set_xlabel(sample.clock.label, fontsize=MEDIUM)
     figure = ax.get_figure(root=True)
     assert isinstance(figure, Figure)
     return figure

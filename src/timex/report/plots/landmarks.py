@@ -62,7 +62,7 @@ def plot_landmarks(explanation: Explanation, landmarks: Landmarks, n: int = 4, n
         label = _landmark_label(landmarks, int(number), explanation)
         row[0].set_ylabel(label, fontsize=SMALL, rotation=0, ha="right", va="center")
     for ax in panels[-1]:
-        ax.set_xlabel(Sample.of(explanation, int(nearest[-1, 0])).time_label, fontsize=SMALL)
+        ax.set_xlabel(Sample.of(explanation, int(nearest[-1, 0])).clock.label, fontsize=SMALL)
     figure.align_ylabels(panels[:, 0])
     figure.suptitle(channel_note(len(chosen), explanation.x.shape[2]), fontsize=MEDIUM)
     colourbar(figure, panels, norm, cmap, "attribution")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from timex.records import Explanation
-from timex.report.samples import channel_names, drawn_steps, time_label
+from timex.report.samples import Clock, channel_names, clock, drawn_steps
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Sample:
     """The steps of one sample that can be drawn, in the order of time.
 
     Attributes:
-        times: (S,), increasing.
-        time_label: The name of the time axis.
+        times: (S,), increasing, in the unit of the axis.
+        clock: The time axis.
         x: (S, D), NaN where not observed.
         attribution: (S, D), 0 where not observed.
         observed: (S, D).
@@ -30,7 +30,7 @@ class Sample:
     """
 
     times: NDArray[np.float64]
-    time_label: str
+    clock: Clock
     x: NDArray[np.float64]
     attribution: NDArray[np.float64]
     observed: NDArray[np.bool_]
@@ -44,10 +44,11 @@ class Sample:
         check_index(e, i)
         times, observed = e.times[i].astype(np.float64), e.observed[i]
         order = drawn_steps(times, observed)
+        axis = clock(e.series, times[order])
         truth = e.series.truth
         return cls(
-            times=times[order],
-            time_label=time_label(e.series, times[order]),
+            times=axis.at(times[order]),
+            clock=axis,
             x=np.where(observed, e.x[i], np.nan)[order],
             attribution=np.where(observed, e.attribution[i], 0.0)[order],
             observed=observed[order],
@@ -57,10 +58,11 @@ class Sample:
         )
 
     def between(self, first: float, last: float) -> Sample:
-        """The steps from time `first` to time `last`, both included."""
-        inside = (self.times >= first) & (self.times <= last)
+        """The steps from time `first` to time `last` of the series, both included."""
+        low, high = self.clock.at(np.array([first, last]))
+        inside = (self.times >= low) & (self.times <= high)
         if not inside.any():
-            low, high = self.times[0], self.times[-1]
+            low, high = self.times[[0, -1]] / self.clock.factor + self.clock.origin
             raise ValueError(f"Expected time=(first, last) that overlaps {low:g} to {high:g}, got {(first, last)}.")
         of_step = ("times", "x", "attribution", "observed", "mask", "truth")
         cut = {name: value[inside] for name in of_step if (value := getattr(self, name)) is not None}
