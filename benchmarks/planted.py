@@ -34,7 +34,7 @@ from timex.reference.copies import copied
 from timex.reference.predict import model_predict
 from timex.reference.train import train_references
 from timex.trust.check import Check
-from timex.trust.measure import shuffled
+from timex.trust.randomise import shuffled
 
 SYNTHETIC = ("freqshapes", "seqcomb_uv", "seqcomb_mv", "lowvar", "seqcomb_mv_irregular", "equalshapes")
 REAL = ("ecg", "epilepsy", "boiler")

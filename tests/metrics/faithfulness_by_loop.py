@@ -71,3 +71,13 @@ class Sample:
         most, least = (self.along(len(self.order), n, flag) for flag in (False, True))
         weight = [((n - i) / n) ** 3 for i in range(n + 1)]
         return sum(w * (b - a) for w, a, b in zip(weight, most, least, strict=True)) / sum(weight[1:])
+
+    def infidelity(self, draws):
+        sums, falls = [], []
+        for hidden in draws:
+            cells = [cell for cell in self.order if hidden[cell]]
+            sums.append(sum(self.attribution[cell] for cell in cells))
+            falls.append(self.answer(self.x)[self.c] - self.without(cells)[self.c])
+        square = sum(s * s for s in sums)
+        b = sum(s * fall for s, fall in zip(sums, falls, strict=True)) / square if square else 0
+        return np.mean([(b * s - fall) ** 2 for s, fall in zip(sums, falls, strict=True)])

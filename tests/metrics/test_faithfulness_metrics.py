@@ -40,12 +40,15 @@ def samples(fill="mean"):
 @pytest.mark.parametrize("fill", ["mean", "zero", "sample", "noise", "draw"])
 def test_scores_are_those_of_a_slow_loop(fill):
     p, loop = probe(fill), samples(fill)
+    rng = np.random.default_rng(p.seed)
+    hidden = np.stack([rng.random(X.shape) < f.HIDDEN for _ in range(10)])
     expected = {
         "gap": [s.gap(f.SHARES) for s in loop],
         "log_odds": [s.log_odds(0.2) for s in loop],
         "aopc": [s.aopc(0.2, 10) for s in loop],
         "cpd": [s.changes(2, False) for s in loop],
         "cpp": [s.changes(2, True) for s in loop],
+        "infidelity": [s.infidelity(hidden[:, i]) for i, s in enumerate(loop)],
     }
     explanation = Explanation(
         series=p.series, attribution=A.astype(np.float32), prediction=p.classes, probability=p.whole.astype(np.float32)

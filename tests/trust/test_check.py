@@ -16,7 +16,8 @@ from timex import Series, TimeX, TimeXConfig, check
 from timex.explainers import Amplitude, Gradients, IntegratedGradients, Occlusion, Random
 from timex.explainers.base import uniform_per_sample
 from timex.records import Explanation
-from timex.trust.measure import distance_from, measured, over_time, probe_of, recall_over_chance, shuffled
+from timex.trust.measure import distance_from, measured, over_time, probe_of, recall_over_chance
+from timex.trust.randomise import shuffled
 
 HELD_OUT = windows_series(120, seed=1)
 TRAIN = windows_series(240)

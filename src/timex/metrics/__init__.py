@@ -1,6 +1,6 @@
 """Scores of explanations and of models, as plain functions of arrays."""
 
-from timex.metrics.agreement import rank_correlation, stability
+from timex.metrics.agreement import max_sensitivity, rank_correlation, stability
 from timex.metrics.classification import classification_scores
 from timex.metrics.faithfulness import direction_effect, faithfulness_scores
 from timex.metrics.familiarity import distinction, traits
@@ -15,6 +15,7 @@ __all__ = [
     "distinction",
     "faithfulness_scores",
     "ground_truth_scores",
+    "max_sensitivity",
     "occlusion_curve",
     "rank_correlation",
     "score_summary",

@@ -49,7 +49,7 @@ def stability(
         seed: Seed of the noise.
     """
     rng = np.random.default_rng(seed)
-    scale = noise * np.array([series.x[..., k][series.observed[..., k]].std() for k in range(series.shape[2])])
+    scale = noise * deviations(series)
     before = explain(series)
     found = []
     for _ in range(draws):
@@ -57,3 +57,34 @@ def stability(
         after = explain(replace(series, x=moved.astype(np.float32)))
         found.append(rank_correlation(before, after, series.observed))
     return np.mean(found, axis=0)
+
+
+def max_sensitivity(
+    explain: Callable[[Series], NDArray[np.float32]], series: Series, radius: float = 0.02, draws: int = 10, seed: int = 0
+) -> Floats:
+    """The largest relative change of attributions under small uniform noise, (N,) (Yeh et al., 2019). Lower is better.
+
+    The maximum over draws of ||a(x + noise) - a(x)|| / ||a(x)||; the norm takes all cells of a sample together.
+
+    Args:
+        explain: Attributions (N, T, D) of series.
+        series: Series to explain.
+        radius: Largest noise of a cell, in standard deviations of its channel.
+        draws: Draws of the noise.
+        seed: Seed of the noise.
+    """
+    rng = np.random.default_rng(seed)
+    scale = radius * deviations(series)
+    before = np.asarray(explain(series), dtype=np.float64)
+    size = np.sqrt((before**2).sum(axis=(1, 2)))
+    largest = np.zeros(len(series))
+    for _ in range(draws):
+        moved = series.x + scale * rng.uniform(-1, 1, series.shape)
+        change = explain(replace(series, x=moved.astype(np.float32))) - before
+        largest = np.maximum(largest, np.sqrt((change**2).sum(axis=(1, 2))))
+    return largest / np.where(size > 0, size, 1)
+
+
+def deviations(series: Series) -> Floats:
+    """The standard deviation of every channel over its measured cells, (D,)."""
+    return np.array([series.x[..., k][series.observed[..., k]].std() for k in range(series.shape[2])])

@@ -8,7 +8,7 @@ Shapes: N samples, T time steps, D channels, C classes, S shares, K steps of a p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,29 +23,37 @@ SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
 """Shares of the cells that curves and the evidence gap keep or hide."""
 CELLS = 50
 """Cells that CPD and CPP replace one after another by default; `faithfulness_scores` takes a tenth of them if that is less."""
+LOG_ODDS_SHARE = 0.2
+"""Share of the cells that `log_odds` hides."""
+HIDDEN = 0.1
+"""Share of the cells that each draw of `infidelity` hides."""
 QUANTILES = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95, 1.0)
 """Shares of the cells with a >= 0 that InterpretTime replaces."""
-LOWER_IS_BETTER = frozenset({"sufficiency", "log_odds", "cpp"})
+LOWER_IS_BETTER = frozenset({"sufficiency", "log_odds", "cpp", "infidelity"})
 """Scores of `faithfulness_scores` of which less is better."""
 
 
 def faithfulness_scores(explanation: Explanation, probe: Probe | None = None) -> dict[str, Floats]:
     """The scores of every sample that need no truth, (N,) each; none without a probe of the explained model.
 
-    `gap`, the areas of `comprehensiveness` and `sufficiency`, `aopc`, `log_odds`, `cpd` and `cpp`, all under the probe's fill.
+    `gap`, the areas of `comprehensiveness` and `sufficiency`, `aopc`, `log_odds`, `cpd`, `cpp` and `infidelity`, all under the
+    probe's fill.
     """
     if probe is None:
         return {}
     a = explanation.attribution
     cells = max(1, min(CELLS, a[0].size // 10))
+    tops = list(top_cells(probe, a, SHARES))
+    alone, without = [probe.probability(top) for top in tops], [probe.probability(~top) for top in tops]
     return {
-        "gap": evidence_gap(probe, a),
-        "comprehensiveness": area(comprehensiveness(probe, a), SHARES),
-        "sufficiency": area(sufficiency(probe, a), SHARES),
+        "gap": _gap(probe, alone, without),
+        "comprehensiveness": area(_falls(probe, without), SHARES),
+        "sufficiency": area(_falls(probe, alone), SHARES),
         "aopc": aopc(probe, a),
-        "log_odds": log_odds(probe, a),
+        "log_odds": _log_fall(probe, without[SHARES.index(LOG_ODDS_SHARE)]),
         "cpd": cpd(probe, a, cells),
         "cpp": cpp(probe, a, cells),
+        "infidelity": infidelity(probe, a),
     }
 
 
@@ -68,26 +76,35 @@ def evidence_gap(probe: Probe, attribution: ArrayLike, shares: Sequence[float] =
     to [-1, 1]. Above 0 the few top cells hold more of the evidence than all others together. A random order is below 0 where
     evidence is spread over many cells: compare a gap with that of `Random`.
     """
+    tops = list(top_cells(probe, attribution, shares))
+    return _gap(probe, [probe.probability(top) for top in tops], [probe.probability(~top) for top in tops])
+
+
+def _gap(probe: Probe, alone: Sequence[Floats], without: Sequence[Floats]) -> Floats:
+    """The evidence gap from the probabilities (N, C) of the top cells alone and of the others, one of each per share."""
     nothing = probe.evidence(probe.blank)
     unit = np.maximum(probe.evidence(probe.whole) - nothing, 1)
 
-    def left(kept: NDArray[np.bool_]) -> Floats:
-        return np.clip((probe.evidence(probe.probability(kept)) - nothing) / unit, -1, 1)
+    def left(probability: Floats) -> Floats:
+        return np.clip((probe.evidence(probability) - nothing) / unit, -1, 1)
 
-    gaps = np.stack([left(top) - left(~top) for top in top_cells(probe, attribution, shares)])  # (S, N)
-    return np.asarray(gaps.mean(axis=0))
+    return np.asarray(np.mean([left(a) - left(b) for a, b in zip(alone, without, strict=True)], axis=0))
 
 
 def comprehensiveness(probe: Probe, attribution: ArrayLike, shares: Sequence[float] = SHARES) -> Floats:
     """p_c(x) - p_c(x without its top cells), (N, S): how much the model misses them. Higher is better."""
-    whole = probe.own(probe.whole)
-    return np.stack([whole - probe.own(probe.probability(~top)) for top in top_cells(probe, attribution, shares)], axis=1)
+    return _falls(probe, (probe.probability(~top) for top in top_cells(probe, attribution, shares)))
 
 
 def sufficiency(probe: Probe, attribution: ArrayLike, shares: Sequence[float] = SHARES) -> Floats:
     """p_c(x) - p_c(the top cells alone), (N, S): how much the top cells lack. Lower is better."""
+    return _falls(probe, (probe.probability(top) for top in top_cells(probe, attribution, shares)))
+
+
+def _falls(probe: Probe, views: Iterable[Floats]) -> Floats:
+    """How much lower the probability of the class is than for the whole series, (N, S)."""
     whole = probe.own(probe.whole)
-    return np.stack([whole - probe.own(probe.probability(top)) for top in top_cells(probe, attribution, shares)], axis=1)
+    return np.stack([whole - probe.own(view) for view in views], axis=1)
 
 
 def area(curve: ArrayLike, shares: Sequence[float]) -> Floats:
@@ -103,12 +120,41 @@ def area(curve: ArrayLike, shares: Sequence[float]) -> Floats:
     return (values[:, 1:] + values[:, :-1]) @ width / (2 * width.sum())
 
 
-def log_odds(probe: Probe, attribution: ArrayLike, share: float = 0.2) -> Floats:
+def log_odds(probe: Probe, attribution: ArrayLike, share: float = LOG_ODDS_SHARE) -> Floats:
     """The fall log p_c(x without its top cells) - log p_c(x), (N,). Lower is better."""
     (top,) = top_cells(probe, attribution, (share,))
+    return _log_fall(probe, probe.probability(~top))
+
+
+def _log_fall(probe: Probe, view: Floats) -> Floats:
     tiny = np.finfo(np.float64).tiny
-    left, whole = (np.log(np.maximum(probe.own(p), tiny)) for p in (probe.probability(~top), probe.whole))
+    left, whole = (np.log(np.maximum(probe.own(p), tiny)) for p in (view, probe.whole))
     return left - whole
+
+
+def infidelity(probe: Probe, attribution: ArrayLike, share: float = HIDDEN, draws: int = 10, normalise: bool = True) -> Floats:
+    """How badly attributions add up to the fall of the class's probability, (N,) (Yeh et al., 2019). Lower is better.
+
+    The mean over draws of (b sum_h a - (p_c(x) - p_c(x without h)))^2, where h are random cells. Cells keep their sign.
+
+    Args:
+        probe: Model, series and fill.
+        attribution: (N, T, D).
+        share: Probability of a cell to be hidden.
+        draws: Random sets of cells.
+        normalise: Take the b of every sample that fits best, as attributions have no common unit. Otherwise b is 1.
+    """
+    a, seen = np.asarray(attribution, dtype=np.float64), probe.series.observed
+    probe.places(a)  # compares the shapes
+    rng = np.random.default_rng(probe.seed)
+    hidden = [(rng.random(a.shape) < share) & seen for _ in range(draws)]
+    total = np.stack([np.where(h, a, 0).sum(axis=(1, 2)) for h in hidden])  # (draws, N)
+    fall = _falls(probe, (probe.probability(~h) for h in hidden)).T  # (draws, N)
+    b = np.ones(len(a))
+    if normalise:
+        square = (total**2).mean(axis=0)
+        b = np.divide((total * fall).mean(axis=0), square, out=np.zeros_like(square), where=square > 0)
+    return np.asarray(((b * total - fall) ** 2).mean(axis=0))
 
 
 # -------------------------------------------------------------------------------------------------- paths of hidden cells

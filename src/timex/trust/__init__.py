@@ -2,5 +2,6 @@
 
 from timex.trust.check import check
 from timex.trust.compare import compare
+from timex.trust.randomise import parameter_randomisation
 
-__all__ = ["check", "compare"]
+__all__ = ["check", "compare", "parameter_randomisation"]

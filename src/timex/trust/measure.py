@@ -24,11 +24,11 @@ from timex.metrics.hiding import Fill, Predict
 from timex.records import Baseline, Explanation, Series, as_series
 from timex.reference.base import ReferenceModel, weights_hash
 from timex.reference.blackbox import BlackBox
-from timex.reference.copies import copied
 from timex.reference.predict import model_predict
 from timex.reference.student import Distilled
 from timex.reference.wrapped import Wrapped
 from timex.trust.interval import Interval, Z
+from timex.trust.randomise import correlation_with, explained_by, shuffled
 
 Floats = NDArray[np.float64]
 
@@ -183,28 +183,10 @@ def has_weights(model: ReferenceModel) -> bool:
     return not isinstance(model, BlackBox | Distilled)
 
 
-@torch.no_grad()
-def shuffled(model: nn.Module, seed: int) -> nn.Module:
-    """A copy of the model with the entries of every weight tensor in a random order."""
-    other = copied(model)
-    generator = torch.Generator().manual_seed(seed)
-    for p in other.parameters():
-        order = torch.randperm(p.numel(), generator=generator).to(p.device)
-        p.copy_(p.flatten()[order].reshape(p.shape))
-    return other
-
-
 def shuffled_correlation(explainer: Explainer[Any], explanation: Explanation, series: Series, train: Series | None) -> float:
     """Mean rank correlation of the explanations with those of models with shuffled weights; a fit is repeated on `train`."""
-    found = []
-    for seed in range(SHUFFLES):
-        other = copy.copy(explainer)
-        other.model, other.fitted_ = shuffled(explainer.model, seed), None
-        if train is not None:
-            other.fit(train, progress=False)
-        found.append(rank_correlation(explanation.attribution, other.explain(series).attribution, series.observed))
-    mean = Interval.of(found).mean
-    return 1.0 if np.isnan(mean) else mean  # constant maps are equal maps
+    others = [explained_by(explainer, shuffled(explainer.model, seed), series, train) for seed in range(SHUFFLES)]
+    return float(np.mean([correlation_with(explanation, other) for other in others]))
 
 
 def shuffled_gap(explainer: Explainer[Any], explanation: Explanation, probe: Probe) -> Floats:
@@ -239,8 +221,7 @@ def seed_correlation(explainer: Explainer[Any], explanation: Explanation, series
     if explainer.needs_fit:
         other.fitted_ = None
         other.fit(as_series(train), progress=False)
-    found = rank_correlation(explanation.attribution, other.explain(series).attribution, series.observed)
-    return np.where(np.isnan(found), 1, found)
+    return correlation_with(explanation, other.explain(series))
 
 
 def over_random(probe: Probe, attribution: NDArray[np.float32], random: NDArray[np.float32]) -> dict[str, Floats]:
