@@ -44,10 +44,15 @@ class Rounding(nn.Module):
         return x.round().sum(1)
 
 
-def net(*arguments, **options):
-    with torch.random.fork_rng():
+def made(kind, *arguments, **options):
+    """A model with the same weights in every run: whether other warnings come along depends on them."""
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return Net(*arguments, **options)
+        return kind(*arguments, **options)
+
+
+def net(*arguments, **options):
+    return made(Net, *arguments, **options)
 
 
 def tried(model, **how):
@@ -81,11 +86,11 @@ ERRORS = {
     ),
     # how it is called
     "channels last for a model with channels first": (
-        lambda: tried(ChannelsFirst()),
+        lambda: tried(made(ChannelsFirst)),
         r"fails on x as \(B, T, D\) and runs on it as \(B, D, T\): pass layout='BDT'",
     ),
     "series as (N, D, T) with layout='BDT'": (
-        lambda: adapt(ChannelsFirst(), X.transpose(0, 2, 1), layout="BDT"),
+        lambda: adapt(made(ChannelsFirst), X.transpose(0, 2, 1), layout="BDT"),
         r"runs on it as \(B, T, D\): pass layout='BTD' if x is \(N, T, D\), or transpose x",
     ),
     "series of another length": (
@@ -100,7 +105,7 @@ ERRORS = {
     "an unknown layout": (lambda: TimeX(net(), layout="NCL"), r"Expected layout as one of 'BTD', 'BDT', got 'NCL'"),
     "a misspelt keyword": (lambda: Gradients(net(), laiout="BDT"), r"Unknown keyword laiout=: did you mean layout=\?"),
     "a layer of a black box": (lambda: TimeX(lambda x: x, "body"), r"a black box, which has no layers: leave out embedding="),
-    "a layer of our own model": (lambda: TimeX(CNN(D, C, T), "head"), r"CNN is a reference model, .*: leave out embedding="),
+    "a layer of our own model": (lambda: TimeX(made(CNN, D, C, T), "head"), r"CNN is a reference model, .*: leave out embedding="),
     # how it is read
     "a misspelt layer": (lambda: tried(net(), embedding="bdy"), r"The model has no layer 'bdy'\. Did you mean 'body'\?"),
     "several outputs": (
@@ -155,7 +160,7 @@ WARNINGS = {
         r"equals the model's output: .* Name the layer before the head",
     ),
     "x as (N, D, T)": (
-        lambda: adapt(ChannelsFirst(), X.transpose(0, 2, 1)),
+        lambda: adapt(made(ChannelsFirst), X.transpose(0, 2, 1)),
         r"convolves along the last axis of x, which has 10 entries",
     ),
     "sigmoids as classes": (lambda: tried(net(torch.sigmoid)), r"do not sum to 1, so they are no logits of classes"),
