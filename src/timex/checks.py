@@ -163,6 +163,27 @@ def check_truth(truth: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     return known
 
 
+def check_extras(extras: Any, n: int) -> dict[str, NDArray[Any]]:
+    """Extras by name as float32, int64 or bool arrays of `n` rows.
+
+    >>> check_extras({"age": [30, 40]}, 3)
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected one row of age for each of 3 samples, got shape (2,).
+    """
+    found: dict[str, NDArray[Any]] = {}
+    for name, value in dict(extras).items():
+        if not str(name).isidentifier() or name in ("x", "times", "observed"):
+            raise ValueError(f"Expected extras named as a parameter of the model, beside x, times and observed, got {name!r}.")
+        array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
+        if array.dtype.kind not in "fiub":
+            raise ValueError(f"Expected numbers as {name}, got {array.dtype}: encode them as the model takes them.")
+        if array.shape[:1] != (n,):
+            raise ValueError(f"Expected one row of {name} for each of {n} samples, got shape {array.shape}.")
+        found[str(name)] = array.astype({"f": np.float32, "b": np.bool_}.get(array.dtype.kind, np.int64))
+    return found
+
+
 def check_names(names: Any, kind: str, n: int | None = None, unique: bool = True) -> tuple[str, ...]:
     """Names as a tuple of strings, none at all or one for each of `n`.
 

@@ -105,7 +105,10 @@ ERRORS = {
     "an unknown layout": (lambda: TimeX(net(), layout="NCL"), r"Expected layout as one of 'BTD', 'BDT', got 'NCL'"),
     "a misspelt keyword": (lambda: Gradients(net(), laiout="BDT"), r"Unknown keyword laiout=: did you mean layout=\?"),
     "a layer of a black box": (lambda: TimeX(lambda x: x, "body"), r"a black box, which has no layers: leave out embedding="),
-    "a layer of our own model": (lambda: TimeX(made(CNN, D, C, T), "head"), r"CNN is a reference model, .*: leave out embedding="),
+    "a layer of our own model": (
+        lambda: TimeX(made(CNN, D, C, T), "head"),
+        r"CNN is a reference model, .*: leave out embedding=",
+    ),
     # how it is read
     "a misspelt layer": (lambda: tried(net(), embedding="bdy"), r"The model has no layer 'bdy'\. Did you mean 'body'\?"),
     "several outputs": (

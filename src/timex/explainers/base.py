@@ -22,6 +22,7 @@ from timex.records import Explanation, Series, as_series, to_tensor
 from timex.reference.adapt import adapt, tried
 from timex.reference.adaptation import Adaptation, How
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside, each
 from timex.reference.probes import require_gradient
 
 if TYPE_CHECKING:
@@ -217,15 +218,16 @@ class Explainer(ABC, Generic[F]):
         parts: list[dict[str, Tensor]] = []
         start = 0
         for part in series.chunks(chunk or self._chunk(series.shape)):
-            parts.append(self._explain_chunk(part, target, start, len(series)))
+            tensors = part.tensors(self.device)
+            with beside(tensors):
+                parts.append(self._explain_chunk(part, tensors, target, start, len(series)))
             start += len(part)
         self._finish_explain()
         joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
         return Explanation(series=self._described(series), signed=self.signed, method=self.name, **joined)
 
-    def _explain_chunk(self, part: Series, target: Any, start: int, n: int) -> dict[str, Tensor]:
+    def _explain_chunk(self, part: Series, tensors: Tensors, target: Any, start: int, n: int) -> dict[str, Tensor]:
         """The fields of an `Explanation` for some samples, moved off the device."""
-        tensors = part.tensors(self.device)
         x, times, observed = tensors["x"], tensors.get("times"), tensors.get("observed")
         with torch.no_grad():
             logits = self.answers(x, times, observed)
@@ -337,7 +339,8 @@ class Explainer(ABC, Generic[F]):
         """Logits (B, R, C) of R altered copies of every sample of a batch, (B, R, T, D)."""
         b, r = copies.shape[:2]
         times, observed = (None if v is None else v.repeat_interleave(r, 0) for v in (batch.times, batch.observed))
-        return self.logits(copies.flatten(0, 1), times, observed).unflatten(0, (b, r))
+        with each(lambda rows: rows.repeat_interleave(r, 0)):
+            return self.logits(copies.flatten(0, 1), times, observed).unflatten(0, (b, r))
 
     def batches(self, data: Tensors, copies: int = 1) -> Iterator[Batch]:
         """Tensors of series in chunks on the device, small enough for `copies` of each sample; targets are predictions."""
@@ -345,10 +348,11 @@ class Explainer(ABC, Generic[F]):
         for start in range(0, len(data["x"]), size):
             part = {name: v[start : start + size].to(self.device) for name, v in data.items()}
             x, times, observed = part["x"], part.get("times"), part.get("observed")
-            with torch.no_grad():
-                logits = self.logits(x, times, observed)
-            place = torch.arange(start, start + len(x), device=self.device)
-            yield Batch(x, logits.argmax(-1), times, observed, place, logits)
+            with beside(part):  # until the next batch is asked for
+                with torch.no_grad():
+                    logits = self.logits(x, times, observed)
+                place = torch.arange(start, start + len(x), device=self.device)
+                yield Batch(x, logits.argmax(-1), times, observed, place, logits)
 
     def training_tensors(self, train: Series, val: Series | None) -> tuple[Tensors, Tensors]:
         """Tensors to fit on and to validate on; y are the labels, or the model's predictions where there are none."""
@@ -385,7 +389,8 @@ class Explainer(ABC, Generic[F]):
         self.model = tried(self.model, series, scale_numbers)
         if self.needs_gradients:
             few = series.take(slice(0, 8)).tensors(self.device)
-            require_gradient(self.model, few["x"], few.get("times"), few.get("observed"), type(self).__name__)
+            with beside(few):
+                require_gradient(self.model, few["x"], few.get("times"), few.get("observed"), type(self).__name__)
         self._tried = series.shape[1:]
 
     def _described(self, series: Series) -> Series:

@@ -22,6 +22,7 @@ from timex.explainers.shapley import random_ranks, shapley_values
 from timex.nn.layers import TransformerEncoder, mean_over_time, mlp_head, observed_steps
 from timex.progress import training_bar
 from timex.records import Series
+from timex.reference.beside import beside
 
 log = logging.getLogger(__name__)
 
@@ -244,8 +245,9 @@ class CoRTX(Explainer[Taught]):
         copies = x[:, None] * (noise.uniform(b, m, t, d) < share)
         place = torch.arange(b, device=x.device)
         extra = (batch.get("times"), batch.get("observed"))
-        logits = self.logits(x, *extra)
-        of_copies = self.logits_of_copies(copies, Batch(x, logits.argmax(-1), *extra, place, logits))  # (B, M, C)
+        with beside(batch):
+            logits = self.logits(x, *extra)
+            of_copies = self.logits_of_copies(copies, Batch(x, logits.argmax(-1), *extra, place, logits))  # (B, M, C)
         change = of_copies.softmax(-1) - logits.softmax(-1)[:, None]
         best = change.abs().sum(-1).argmin(1)  # (B,)
         return copies[place, best]

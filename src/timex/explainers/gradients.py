@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from timex.explainers.base import Batch, Explainer
+from timex.reference.beside import each
 
 
 class _Forward(nn.Module):
@@ -26,8 +27,9 @@ class _Forward(nn.Module):
         super().__init__()
         self.model, self.logits = model, logits
 
-    def forward(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
-        return self.logits(x, times, observed)
+    def forward(self, x: Tensor, place: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
+        with each(lambda rows: rows[place]):  # Captum repeats the place of a sample as it repeats the sample
+            return self.logits(x, times, observed)
 
 
 def _in_one_sum(method: Any) -> Any:
@@ -53,7 +55,8 @@ class CaptumExplainer(Explainer):
     needs_gradients = True
 
     def _explain(self, batch: Batch) -> dict[str, Tensor]:
-        extra = None if batch.times is None else (batch.times, batch.observed)
+        place = torch.arange(len(batch.x), device=batch.x.device)
+        extra = (place,) if batch.times is None else (place, batch.times, batch.observed)
         x = batch.x.clone().requires_grad_()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Setting forward, backward hooks")  # on our copy, and taken off again

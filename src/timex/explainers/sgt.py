@@ -20,6 +20,7 @@ from timex.engine import Noise, Tensors
 from timex.explainers.base import Batch, Explainer
 from timex.progress import training_bar
 from timex.records import Series
+from timex.reference.beside import beside
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,8 @@ class SaliencyGuided:
         return {"loss": ce + self.config.weight * kl, "ce": ce, "kl": kl}
 
     def _logits(self, params: Tensors, x: Tensor, batch: Tensors, dropout: Noise | None) -> Tensor:
-        return functional_call(self.model, params, (x, batch.get("times"), batch.get("observed")), {"noise": dropout})
+        with beside(batch):
+            return functional_call(self.model, params, (x, batch.get("times"), batch.get("observed")), {"noise": dropout})
 
 
 def mask_lowest(x: Tensor, score: Tensor, share: float, noise: Noise, observed: Tensor | None = None) -> Tensor:

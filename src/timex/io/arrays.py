@@ -31,7 +31,8 @@ def read_arrays(
 
     Args:
         path: The file.
-        names: The arrays to read if the file has them; all of them when not given.
+        names: The arrays to read if the file has them; all of them when not given. A name that ends in a dot stands for all
+            that start with it.
         max_bytes: Refuse files that need more memory. By default 200 times the file's size, and at least 256 MiB.
     """
     path = Path(path)
@@ -42,7 +43,7 @@ def read_arrays(
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            wanted = {name: info for name, info in members.items() if names is None or name in names}
+            wanted = {name: info for name, info in members.items() if names is None or _among(name, names)}
             limit = Limit.of(path, max_bytes)
             limit.check(sum(info.file_size for info in wanted.values()), f"the arrays {', '.join(wanted)}")
             return {name: _read_array(archive, info) for name, info in wanted.items()}
@@ -52,6 +53,10 @@ def read_arrays(
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:  # a damaged archive raises almost anything: zlib, struct, tokenize, RuntimeError, ...
         raise ValueError(f"{path}: Could not be read as .npz: {error}") from error
+
+
+def _among(name: str, names: Collection[str]) -> bool:
+    return name in names or any(name.startswith(start) for start in names if start.endswith("."))
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

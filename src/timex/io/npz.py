@@ -14,16 +14,17 @@ from timex.io.arrays import read_arrays, write_arrays
 from timex.io.labels import encode
 from timex.io.limits import Limit
 from timex.records import Series
+from timex.records.series import EXTRA, taken_extras
 
-FIELDS = tuple(f.name for f in fields(Series))
+FIELDS = tuple(f.name for f in fields(Series) if f.name != "extras")
 OF_EXPLANATION = "series."
 """`Explanation.save` puts this before the names of its series' arrays."""
-LAYOUT = f"Expected an array x of shape (N, T, D), and optionally {', '.join(FIELDS[1:])}."
+LAYOUT = f"Expected an array x of shape (N, T, D), and optionally {', '.join(FIELDS[1:])}, {EXTRA}NAME."
 
 
 def read_npz(path: Path, classes: tuple[str, ...], limit: Limit) -> Series:
     """The series of a .npz file, which may be a saved explanation."""
-    known = {"X", *FIELDS, *(OF_EXPLANATION + name for name in FIELDS)}
+    known = {"X", *FIELDS, EXTRA, OF_EXPLANATION + EXTRA, *(OF_EXPLANATION + name for name in FIELDS)}
     values: dict[str, Any] = read_arrays(path, known, limit.max_bytes)
     values = {name.removeprefix(OF_EXPLANATION): array for name, array in values.items()}
     if "X" in values:
@@ -35,6 +36,7 @@ def read_npz(path: Path, classes: tuple[str, ...], limit: Limit) -> Series:
     if "sampling_rate" in values:
         values["sampling_rate"] = float(values["sampling_rate"].reshape(()))
     own = values.pop("classes", ())
+    values["extras"] = taken_extras(values)
     if "y" in values:
         values["y"], classes = _labels(values["y"], own, classes)
     return Series.with_gaps(**values, classes=classes or own)
@@ -51,5 +53,5 @@ def _labels(y: NDArray[Any], own: tuple[str, ...], classes: tuple[str, ...]) -> 
 
 def write_npz(path: Path, series: Series) -> None:
     """Write every field that has a value."""
-    values = {name: getattr(series, name) for name in FIELDS}
+    values = {name: getattr(series, name) for name in FIELDS} | {EXTRA + name: v for name, v in series.extras.items()}
     write_arrays(path, {name: np.asarray(v) for name, v in values.items() if v is not None and np.size(v)})

@@ -16,6 +16,7 @@ from timex.method.masking import bernoulli_straight_through, filled
 from timex.method.model import TimeXModel
 from timex.method.objective import FROZEN
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside, each
 from timex.reference.evidence import evidence, open_share
 
 HARD = 0.5
@@ -76,7 +77,8 @@ class EvidenceObjective:
         views = [self.model.masked(x, observed, strength, fill) for strength in strengths]
         both = [None if a is None else torch.cat([a, b]) for a, b in zip(*views, strict=True)]
         twice = [None if v is None else torch.cat([v, v]) for v in (times, observed)]
-        out = functional_call(self.reference, weights, (both[0], *twice, both[1]), tie_weights=not self.stackable)
+        with beside(batch), each(lambda rows: torch.cat([rows, rows])):
+            out = functional_call(self.reference, weights, (both[0], *twice, both[1]), tie_weights=not self.stackable)
         kept, hidden = out.chunk(2)
         return kept, hidden
 
@@ -154,7 +156,8 @@ class SurrogateObjective:
         fill = filled(self.fill, x, frozen["mean"], frozen["std"], None)
         x_m, attended = self.model.masked(x, observed, mask, fill)
         arguments = (x_m, times, observed, attended, noise)
-        z_e, logits_e = functional_call(self.model.surrogate, params, arguments, tie_weights=not self.stackable)
+        with beside(batch):
+            z_e, logits_e = functional_call(self.model.surrogate, params, arguments, tie_weights=not self.stackable)
         mbc, lc = losses.mbc(batch["z"], z_e), self.label(batch["logits"], logits_e)
         agree = (logits_e.argmax(-1) == batch["logits"].argmax(-1)).float().mean()
         return {"loss": mbc + lc, "mbc": mbc, "lc": lc, "agreement": agree}

@@ -28,6 +28,7 @@ from timex.method.task import Names, Task
 from timex.metrics.familiarity import MOST, traits
 from timex.records import Baseline, Series
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside
 from timex.reference.evidence import Part, gap, gaps_by_width
 
 MAX_GAP = 256
@@ -53,6 +54,7 @@ class Fitted:
         landmarks: The landmarks and the training explanations around them.
         time_unit: The usual interval between steps of the training series.
         names: Names and scaling of channels and classes.
+        extras: One row of extras that stands for those of the training series, (1, ...) by name.
         history: One row per epoch, of the generator and then of the surrogate.
         quality: How good the fit is, measured without ground truth.
         traits: What some training series are like (`timex.metrics.traits`); None for fits saved before these were kept.
@@ -69,6 +71,7 @@ class Fitted:
     landmarks: Landmarks
     time_unit: float
     names: Names
+    extras: dict[str, NDArray[Any]]
     history: History
     quality: Quality
     traits: NDArray[np.float32] | None = None
@@ -102,7 +105,9 @@ def batches(task: Task, data: Tensors) -> Iterator[Tensors]:
     """The data on the task's device, as many series at once as explaining takes."""
     size = chunk_size(data["x"].shape[1])
     for start in range(0, len(data["x"]), size):
-        yield {name: value[start : start + size].to(task.device) for name, value in data.items()}
+        batch = {name: value[start : start + size].to(task.device) for name, value in data.items()}
+        with beside(batch):  # until the next batch is asked for
+            yield batch
 
 
 @torch.no_grad()
@@ -156,6 +161,7 @@ def finish(task: Task, masks: Masks, history: History) -> Fitted:
         landmarks=dataclasses.replace(landmarks, nearest=task.kept[landmarks.nearest]),
         time_unit=task.time_unit,
         names=task.names,
+        extras=task.train.usual_extras(),
         history=history,
         quality=quality_of(masks.val, torch.as_tensor(task.val.observed), agreement, predicted),
         traits=traits_of(task.train, task.config.seed),

@@ -22,6 +22,7 @@ from timex.method.resume import expect_same_task
 from timex.method.task import Shared, Task, prepare
 from timex.progress import training_bar
 from timex.records import Series, as_series
+from timex.records.series import EXTRA
 
 if TYPE_CHECKING:
     from timex.method.explainer import TimeX
@@ -170,7 +171,8 @@ def schedule_of(task: Task, surrogate: bool = False) -> engine.Schedule:
 def _surrogate_member(task: Task, masks: Masks) -> engine.Member:
     """The training of the surrogate, as the engine takes it."""
     names = ("x", "times", "observed", "z", "logits")
-    data = ({n: part[n] for n in names if n in part} for part in (task.member.train, task.member.val))
+    parts = task.member.train, task.member.val
+    data = ({n: v for n, v in part.items() if n in names or n.startswith(EXTRA)} for part in parts)
     train, val = ({**part, "p": p} for part, p in zip(data, (masks.train, masks.val), strict=True))
     return dataclasses.replace(
         task.member,

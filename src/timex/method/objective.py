@@ -19,6 +19,7 @@ from timex.method.config import TimeXConfig
 from timex.method.landmarks import assimilate
 from timex.method.model import Explained, TimeXModel
 from timex.reference.base import Output, ReferenceModel
+from timex.reference.beside import beside
 
 NEGATIVES = 32
 """Sampled negatives of the SimCLR ablation."""
@@ -148,7 +149,8 @@ class Objective:
         """The frozen model's embeddings and logits with its dropout on."""
         weights = {name: v for name, v in frozen.items() if name.startswith(FROZEN)}
         arguments = (batch["x"], batch.get("times"), batch.get("observed"), None, noise)
-        out = functional_call(self.frozen, weights, arguments, tie_weights=not self.stackable)
+        with beside(batch):
+            out = functional_call(self.frozen, weights, arguments, tie_weights=not self.stackable)
         return {"z": out.z.detach(), "logits": out.logits.detach()}
 
     def _explanation(self, p: Tensor, r: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -167,7 +169,8 @@ class Objective:
     ) -> Explained:
         series = (batch["x"], batch.get("times"), batch.get("observed"), frozen["mean"], frozen["std"])
         arguments = (*series, hyper["tau"], self.fill, noise, sample)
-        return functional_call(self.model, params, arguments, tie_weights=not self.stackable)
+        with beside(batch):
+            return functional_call(self.model, params, arguments, tie_weights=not self.stackable)
 
 
 def structure_of(config: TimeXConfig) -> tuple[object, ...]:

@@ -17,6 +17,7 @@ from timex.method.explain import chunk_size, context_of, model_gradients
 from timex.method.masking import time_shifted
 from timex.records import Baseline, Series
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside
 from timex.reference.evidence import evidence
 
 MAX_SPREAD = 1024
@@ -51,8 +52,10 @@ def spread_of(reference: ReferenceModel, train: Series, baseline: Baseline, devi
     """For forecasts: the mean squared distance of the answers to training series from the answer to their mean."""
     part = train.take(slice(0, MAX_SPREAD)).tensors(device)
     reference.to(device)
-    answers = reference.output(part["x"], part.get("times"), part.get("observed")).logits
-    blank = reference.output(torch.as_tensor(baseline.mean, device=device)[None]).logits
+    mean = torch.as_tensor(baseline.mean, device=device)[None]
+    with beside(part):
+        answers = reference.output(part["x"], part.get("times"), part.get("observed")).logits
+        blank = reference.output(mean.expand_as(part["x"]) if train.extras else mean).logits
     reference.cpu()
     return max(float((answers - blank).square().mean()), 1e-12)
 
@@ -69,7 +72,7 @@ def outputs_of(frozen: FrozenModel, series: Series, n_points: int) -> Tensors:
     for part in series.chunks(chunk_size(series.shape[1])):
         b = part.tensors(device)
         x, times, observed = b["x"], b.get("times"), b.get("observed")
-        with torch.no_grad():
+        with torch.no_grad(), beside(b):
             out = reference.output(x, times, observed)
             hidden, attended = frozen.masked(x, observed, torch.zeros_like(x), frozen.mean)
             blank = reference.output(hidden, times, observed, attended).logits
@@ -78,7 +81,8 @@ def outputs_of(frozen: FrozenModel, series: Series, n_points: int) -> Tensors:
         found = {"z": out.z, "logits": out.logits, "blank": blank, "context": context_of(out, frozen.spread is not None)}
         if n_points:
             arguments = (x, times, observed, out.logits, frozen.mean, n_points, frozen.spread)
-            found["gradient"] = model_gradients(reference, *arguments)
+            with beside(b):
+                found["gradient"] = model_gradients(reference, *arguments)
         for name, value in found.items():
             columns.setdefault(name, []).append(value.float().cpu())
     reference.cpu()
@@ -112,7 +116,8 @@ def neutral_fill(frozen: FrozenModel, val: Series, outputs: Tensors, seed: int) 
     reference.to(device)
     for fill, values in (("mean", frozen.mean.expand_as(x)), ("shift", time_shifted(x, shift.to(device)))):
         view, attended = frozen.masked(x, observed, 1 - pieces, values)
-        answer = reference.output(view, times, observed, attended).logits
+        with beside(part):
+            answer = reference.output(view, times, observed, attended).logits
         changes[fill] = float(((whole - evidence(answer, logits, frozen.spread)) / unit).clamp(-1, 1).abs().mean())
     reference.cpu()
     return "shift" if changes["shift"] < NEUTRAL * changes["mean"] else "mean"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,10 @@ from timex.method.model import TimeXModel
 from timex.method.quality import Quality
 from timex.method.task import Names
 from timex.records import Baseline, Series
+from timex.records.series import EXTRA
 from timex.reference.adapt import found
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside
 
 if TYPE_CHECKING:
     from timex.method.explainer import TimeX
@@ -32,7 +35,8 @@ def save(explainer: TimeX, folder: Path) -> Path:
     fitted = explainer.fitted
     state = fitted.model.state_dict()
     tensors = {f"model.{name}": value for name, value in state.items() if isinstance(value, Tensor)}
-    tensors["probe"] = probe(fitted.reference, fitted.baseline)
+    tensors["probe"] = probe(fitted.reference, fitted.baseline, fitted.extras)
+    tensors |= {EXTRA + name: torch.as_tensor(value) for name, value in fitted.extras.items()}
     values, learned = found(fitted.reference)
     tensors |= {f"reference.{name}": value for name, value in learned.items()}
     tensors |= {f"baseline.{n}": torch.as_tensor(v) for n, v in fitted.baseline._asdict().items()}
@@ -72,8 +76,11 @@ def restored(explainer: TimeX, description: dict[str, Any], tensors: Tensors) ->
     """What `save` wrote, around the model that the explainer was made with."""
     baseline = Baseline(**{name: v.numpy() for name, v in grouped(tensors, "baseline.").items()})
     learned = grouped(tensors, "reference.")
-    reference = explainer.readapted(description["reference"], learned, Series(np.tile(wave(baseline), (2, 1, 1))))
-    if "probe" in tensors and not _alike(probe(reference, baseline), tensors["probe"]):
+    extras = {name: v.numpy() for name, v in grouped(tensors, EXTRA).items()}
+    twice = {name: np.concatenate([v, v]) for name, v in extras.items()}
+    series = Series(np.tile(wave(baseline), (2, 1, 1)), extras=twice)
+    reference = explainer.readapted(description["reference"], learned, series)
+    if "probe" in tensors and not _alike(probe(reference, baseline, extras), tensors["probe"]):
         raise ValueError(
             "The model does not give the embedding that the explainer was fitted on: pass the functions of the fit, such as "
             "pool=."
@@ -95,6 +102,7 @@ def restored(explainer: TimeX, description: dict[str, Any], tensors: Tensors) ->
         smoothing=description["smoothing"],
         time_unit=description["time_unit"],
         names=names_of(description),
+        extras=extras,
         history=tuple(description["history"]),
         traits=tensors["traits"].numpy() if "traits" in tensors else None,
         quality=Quality(**{**description["quality"], "flat": tuple(description["quality"]["flat"])}),
@@ -109,12 +117,13 @@ def names_of(description: dict[str, Any]) -> Names:
 
 
 @torch.no_grad()
-def probe(reference: ReferenceModel, baseline: Baseline) -> Tensor:
+def probe(reference: ReferenceModel, baseline: Baseline, extras: Mapping[str, NDArray[Any]]) -> Tensor:
     """The embedding of one fixed series, (1, Z), by which a loader checks layer and pooling.
 
     The series differs from step to step, so that poolings over time differ on it.
     """
-    return reference.cpu().output(torch.as_tensor(wave(baseline))[None]).z
+    with beside({EXTRA + name: torch.as_tensor(value) for name, value in extras.items()}):
+        return reference.cpu().output(torch.as_tensor(wave(baseline))[None]).z
 
 
 def wave(baseline: Baseline) -> NDArray[np.float32]:

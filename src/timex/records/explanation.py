@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from timex.io.arrays import read_arrays, write_arrays
-from timex.records.series import Series
+from timex.records.series import EXTRA, Series, taken_extras
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -184,19 +184,22 @@ class Explanation:
     def save(self, path: str | Path) -> Path:
         """Write everything to one .npz file; a failing write leaves no half file."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "series"}
-        values = {**own, **{f"series.{f.name}": getattr(self.series, f.name) for f in fields(self.series)}}
+        of_series = {f.name: getattr(self.series, f.name) for f in fields(self.series) if f.name != "extras"}
+        of_series |= {EXTRA + name: value for name, value in self.series.extras.items()}
+        values = {**own, **{f"series.{name}": value for name, value in of_series.items()}}
         arrays = {name: np.asarray(v) for name, v in values.items() if v is not None and np.size(v)}
         return write_arrays(path, arrays)
 
     @classmethod
     def load(cls, path: str | Path, max_bytes: int | None = None) -> Explanation:
         """Read what `save` wrote; files that need more than `max_bytes` of memory are refused (see `read_arrays`)."""
-        known = {f.name for f in fields(cls)} | {f"series.{f.name}" for f in fields(Series)}
+        known = {f.name for f in fields(cls)} | {f"series.{f.name}" for f in fields(Series)} | {f"series.{EXTRA}"}
         values: dict[str, Any] = read_arrays(path, known, max_bytes)
         missing = {"series.x", "attribution", "prediction", "probability"} - set(values)
         if missing:
             raise ValueError(f"{path} is no saved explanation: it lacks {', '.join(sorted(missing))}.")
         of_series = {name.removeprefix("series."): values.pop(name) for name in list(values) if name.startswith("series.")}
+        of_series["extras"] = taken_extras(of_series)
         for name in ("ids", "channels", "units", "classes"):
             of_series[name] = tuple(np.ravel(of_series.get(name, ())).astype(str).tolist())
         try:

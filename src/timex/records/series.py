@@ -6,8 +6,8 @@ Shapes: N samples, T time steps, D channels; layout (N, T, D) everywhere.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,9 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from timex.checks import check_labels, check_names, check_rate, check_scaling, check_series, check_truth
+from timex.checks import check_extras, check_labels, check_names, check_rate, check_scaling, check_series, check_truth
 from timex.conversions import as_numbers, without_mask
 
+EXTRA = "extra."
+"""Starts the names of extras among the tensors of a batch and among the arrays of a file."""
 PER_SAMPLE = ("x", "times", "observed", "y", "truth")
 """The fields of `Series` with one row per sample, beside `ids`."""
 
@@ -46,6 +48,7 @@ class Series:
         classes: Class names in the order of the labels, or empty.
         sampling_rate: Steps per second, or None.
         scaling: (offset, scale), each one number or one per channel, if x was scaled as (value - offset) / scale.
+        extras: What else a model reads of every sample, by the name of its parameter: arrays of numbers, (N, ...).
 
     Example:
         >>> series = Series(np.zeros((3, 5, 2)), y=[0, 1, 0], classes=("rest", "walk"))
@@ -64,6 +67,7 @@ class Series:
     classes: tuple[str, ...] = ()
     sampling_rate: float | None = None
     scaling: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    extras: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     if TYPE_CHECKING:  # the fields hold what `__post_init__` makes of these
 
@@ -80,6 +84,7 @@ class Series:
             classes: Sequence[str] = (),
             sampling_rate: float | None = None,
             scaling: tuple[ArrayLike, ArrayLike] | None = None,
+            extras: Mapping[str, ArrayLike | Tensor] = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -97,6 +102,7 @@ class Series:
             "classes": check_names(self.classes, "classes"),
             "sampling_rate": None if self.sampling_rate is None else check_rate(self.sampling_rate),
             "scaling": None if self.scaling is None else check_scaling(self.scaling, d),
+            "extras": check_extras(self.extras, n),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -122,6 +128,7 @@ class Series:
     def __repr__(self) -> str:
         n, t, d = self.shape
         known = [name for name in ("y", "truth", "ids") if getattr(self, name) is not None and len(getattr(self, name))]
+        known += self.extras
         facts = [f"{n} x {t} x {d}", *([] if self.regular else [f"{self.observed.mean():.0%} observed"]), *known]
         return f"Series({', '.join(facts)})"
 
@@ -156,7 +163,7 @@ class Series:
         i = index if isinstance(index, slice) else np.asarray(index)
         rows = {name: getattr(self, name)[i] for name in PER_SAMPLE if getattr(self, name) is not None}
         ids = tuple(np.asarray(self.ids)[i].tolist()) if self.ids else ()
-        return self._unchecked(**rows, ids=ids)
+        return self._unchecked(**rows, ids=ids, extras={name: v[i] for name, v in self.extras.items()})
 
     def chunks(self, size: int) -> Iterator[Series]:
         """The samples in order, at most `size` at a time."""
@@ -164,9 +171,10 @@ class Series:
             yield self.take(slice(start, start + size))
 
     def tensors(self, device: torch.device | str = "cpu") -> dict[str, Tensor]:
-        """x, and y, times and observed where they carry information, as tensors on `device`."""
+        """x, and y, times and observed where they carry information, as tensors on `device`; extras as `extra.NAME`."""
         names = ("x", *(() if self.regular else ("times", "observed")), *(() if self.y is None else ("y",)))
-        return {name: to_tensor(getattr(self, name), device) for name in names}
+        tensors = {name: to_tensor(getattr(self, name), device) for name in names}
+        return tensors | {EXTRA + name: to_tensor(value, device) for name, value in self.extras.items()}
 
     def in_own_units(self) -> Series:
         """The series before scaling: x * scale + offset, zero where not observed."""
@@ -194,10 +202,12 @@ class Series:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of x, times and observed: equal for equal series."""
+        """A hash of x, times, observed and extras: equal for equal series."""
         digest = hashlib.sha256(repr(self.x.shape).encode())
         for array in (self.x, self.times, np.packbits(self.observed)):
             digest.update(np.ascontiguousarray(array).tobytes())
+        for name, array in self.extras.items():
+            digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
     @cached_property
@@ -209,6 +219,14 @@ class Series:
         both = measured[:, 1:] & measured[:, :-1]
         between = np.diff(self.times.astype(np.float64), axis=1)[both]
         return float(np.median(between)) if len(between) else 1.0
+
+    def usual_extras(self) -> dict[str, NDArray[Any]]:
+        """One row that stands for all, (1, ...) by name: the mean of real numbers, the middle one of others."""
+        middle = len(self) // 2
+        return {
+            name: v.mean(axis=0, keepdims=True) if v.dtype.kind == "f" else np.sort(v, axis=0)[middle : middle + 1]
+            for name, v in self.extras.items()
+        }
 
     def baseline(self) -> Baseline:
         """Mean and standard deviation per (time, channel) cell over observed samples; 0 and 0 where nothing was observed."""
@@ -223,6 +241,11 @@ class Series:
         for f in fields(self):
             object.__setattr__(new, f.name, changes.get(f.name, getattr(self, f.name)))
         return new
+
+
+def taken_extras(arrays: dict[str, Any]) -> dict[str, Any]:
+    """The extras among the arrays of a file, by name; they are taken out of `arrays`."""
+    return {name.removeprefix(EXTRA): arrays.pop(name) for name in list(arrays) if name.startswith(EXTRA)}
 
 
 def to_tensor(array: NDArray[Any], device: torch.device | str = "cpu") -> Tensor:

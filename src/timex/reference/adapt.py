@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from timex.records import Series, as_series
 from timex.reference.adaptation import Adaptation, How
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside
 from timex.reference.blackbox import BlackBox, answering
 from timex.reference.copies import copied
 from timex.reference.student import Distilled
@@ -57,7 +58,8 @@ def tried(model: ReferenceModel, series: Series, scale_numbers: bool = False) ->
     """The model after a trial on a few of the series."""
     device = next((v.device for v in (*model.parameters(), *model.buffers())), torch.device("cpu"))
     few = series.take(slice(0, TRIED)).tensors(device)
-    return model.tried(few["x"], few.get("times"), few.get("observed"), scale_numbers=scale_numbers)
+    with beside(few):
+        return model.tried(few["x"], few.get("times"), few.get("observed"), scale_numbers=scale_numbers)
 
 
 def found(model: ReferenceModel) -> tuple[dict[str, Any], dict[str, Tensor]]:

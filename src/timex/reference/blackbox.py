@@ -19,6 +19,8 @@ from timex.engine import Noise
 from timex.reference.adaptation import Adaptation
 from timex.reference.answers import answer_tensor, are_probabilities, log_probabilities, logits_of_answer, two_logits
 from timex.reference.base import Output, ReferenceModel
+from timex.reference.beside import given, parameters_of
+from timex.reference.probes import warn_of_unread
 
 log = logging.getLogger(__name__)
 
@@ -28,10 +30,13 @@ CACHED = 65_536
 """Answers that are kept, at most; each later call for the same series is free."""
 
 
+Arrays = dict[str, NDArray[Any]]
+
+
 class Answering(NamedTuple):
     """How a black box answers: the function from an array to answers, and what kind of answers they are."""
 
-    call: Callable[[Any], Any]
+    call: Callable[..., Any]
     kind: str
 
 
@@ -59,7 +64,8 @@ class BlackBox(ReferenceModel):
 
     Args:
         model: An estimator, a function or an ONNX Runtime session.
-        how: How to call and read it; `embedding`, `embedding_output`, `pool` and `forward` play no part.
+        how: How to call and read it; `embedding`, `embedding_output`, `pool` and `forward` play no part. A function that has
+            parameters called `times`, `observed`, `lengths` or as an extra of the series gets these too, as arrays.
 
     Attributes:
         asked: How many series the model was asked about.
@@ -82,6 +88,7 @@ class BlackBox(ReferenceModel):
         self.flat: bool | None = None  # whether the model takes (N, T * D)
         self.log = False
         self.asked = self.calls = 0
+        self.extras = parameters_of(model) if answering(model).kind == "function" else ()
         self._cache: dict[bytes, NDArray[np.float32]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> BlackBox:
@@ -94,8 +101,9 @@ class BlackBox(ReferenceModel):
         """Ask about a few series (B, T, D): find the shape that the model takes, and whether it gives probabilities."""
         if self.flat is None:
             self.n_steps, self.n_channels = x.shape[1:]
-            self.flat = self._takes_flat(x)
-            raw = self._raw(x)
+            self.flat = self._takes_flat(x[:2], {name: v[:2] for name, v in self._beside(x, times, observed).items()})
+            raw = self._raw(x, times, observed)
+            warn_of_unread(self.extras, len(x))
             self.log = self.how.task == "classify" and are_probabilities(raw)
             self.n_classes = self.embedding_size = raw.shape[1]
         return self
@@ -109,31 +117,42 @@ class BlackBox(ReferenceModel):
         noise: Noise | None = None,
     ) -> Output:
         """The answer, as embedding and as logits (B, C); it has no gradient."""
-        raw = self._raw(x)
+        raw = self._raw(x, times, observed)
         logits = log_probabilities(raw) if self.log else raw
         return Output(logits, logits)
 
-    def _raw(self, x: Tensor) -> Tensor:
+    def _beside(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Arrays:
+        """What the function has parameters for beside the series, by name."""
+        every = {name: value.detach().cpu().numpy() for name, value in given(self.extras, x, times, observed).items()}
+        if "observed" in every and self.how.layout == "BDT":
+            every["observed"] = every["observed"].transpose(0, 2, 1)
+        return every
+
+    def _raw(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
         """The answers as the task reads them, (B, C), from the cache where they are known."""
-        rows = x.detach().cpu().float().numpy()
-        keys = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
+        rows, more = x.detach().cpu().float().numpy(), self._beside(x, times, observed)
+        keys = [
+            hashlib.blake2b(b"".join(v[i].tobytes() for v in (rows, *more.values())), digest_size=16).digest()
+            for i in range(len(rows))
+        ]
         new = {key: i for i, key in enumerate(keys) if key not in self._cache}
         found: dict[bytes, NDArray[np.float32]] = {}
         order = list(new.values())
         for start in range(0, len(order), BATCH):
-            part = rows[order[start : start + BATCH]]
-            found |= zip((keys[i] for i in order[start : start + BATCH]), self._ask(part), strict=True)
+            part = order[start : start + BATCH]
+            answers = self._ask(rows[part], {name: v[part] for name, v in more.items()})
+            found |= zip((keys[i] for i in part), answers, strict=True)
         answers = np.stack([found[key] if key in found else self._cache[key] for key in keys])
         if len(self._cache) + len(found) > CACHED:
             self._cache.clear()
         self._cache |= found
         return torch.as_tensor(answers, device=x.device)
 
-    def _ask(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _ask(self, x: NDArray[np.float32], more: Arrays) -> NDArray[np.float32]:
         self.asked, self.calls = self.asked + len(x), self.calls + 1
         call, kind = answering(self.model)
-        given = x if self.how.layout == "BTD" else np.ascontiguousarray(x.transpose(0, 2, 1))
-        value = call(given.reshape(len(given), -1) if self.flat else given)
+        laid = x if self.how.layout == "BTD" else np.ascontiguousarray(x.transpose(0, 2, 1))
+        value = call(laid.reshape(len(laid), -1) if self.flat else laid, **more)
         return self._read(value, kind, x).numpy()
 
     def _read(self, value: Any, kind: str, x: NDArray[np.float32]) -> Tensor:
@@ -159,22 +178,23 @@ class BlackBox(ReferenceModel):
             )
         return torch.from_numpy((predicted[:, None] == np.asarray(classes)).astype(np.float32))
 
-    def _takes_flat(self, x: Tensor) -> bool:
+    def _takes_flat(self, x: Tensor, more: Arrays) -> bool:
         """Whether the model takes (N, T * D): it says so, or it fails on (N, T, D)."""
         features = getattr(self.model, "n_features_in_", None)
         if features is not None and int(features) == x[0].numel():
             return True
+        few = x.cpu().float().numpy()
         try:
-            self._ask(x[:2].cpu().float().numpy())
+            self._ask(few, more)
             return False
         except Exception as error:
             first = error
         self.flat = True
         try:
-            self._ask(x[:2].cpu().float().numpy())
+            self._ask(few, more)
         except Exception:
             raise ValueError(
-                f"The black box fails on x of shape {tuple(x[:2].shape)}, and as (N, T * D) too. "
+                f"The black box fails on x of shape {tuple(x.shape)}, and as (N, T * D) too. "
                 f"{type(first).__name__}: {first}. Pass layout='BDT' if it takes (N, D, T), or a "
                 "function that brings x into its shape."
             ) from first

@@ -5,6 +5,7 @@ Shapes: N samples, T time steps, D channels, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from timex.metrics.hiding import Predict
+from timex.records.series import EXTRA
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside
 
 
 def model_predict(
@@ -21,6 +24,7 @@ def model_predict(
     attention: bool = True,
     times: NDArray[np.float32] | None = None,
     observed: NDArray[np.bool_] | None = None,
+    extras: Mapping[str, NDArray[Any]] | None = None,
     chunk: int = 512,
 ) -> Predict:
     """A `Predict` from a reference model or any torch module that maps (B, T, D) to logits (B, C).
@@ -31,6 +35,7 @@ def model_predict(
         attention: Whether models that support it also mask their attention at steps of which no cell is kept.
         times: Times of the steps, (N, T), for our own models.
         observed: Measured cells, (N, T, D), for our own models.
+        extras: What else the model reads of every sample, (N, ...) by name.
         chunk: Samples on the device at once.
     """
     ours = isinstance(model, ReferenceModel)
@@ -47,7 +52,9 @@ def model_predict(
                 steps = (
                     torch.as_tensor(kept[part].any(axis=2), device=device).float() if attention and model.attention else None
                 )
-                logits = model.answers(batch, *extra) if steps is None else model(batch, *extra, steps)
+                besides = {EXTRA + name: torch.as_tensor(v[part], device=device) for name, v in (extras or {}).items()}
+                with beside(besides):
+                    logits = model.answers(batch, *extra) if steps is None else model(batch, *extra, steps)
             else:
                 logits = model(batch)
             rows.append(logits.double().softmax(-1).cpu())

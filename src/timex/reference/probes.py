@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from timex.checks import warn_caller
 from timex.reference.answers import look_like_shares
 from timex.reference.base import Output, ReferenceModel
+from timex.reference.beside import extras_of
 from timex.reference.embedding import Tap
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ def failure(model: Wrapped, error: Exception, x: Tensor, times: Tensor | None, o
     words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if isinstance(error, TypeError) and "argument" in str(error) and "required positional" in str(error):
         return ValueError(
-            f"The model needs more inputs than the series ({words}): pass forward=lambda model, x: model(x, ...) with them."
+            f"The model needs more inputs than the series ({words}): pass forward=lambda model, x: model(x, ...) with them, or "
+            "Series(x, extras={name: values}) if each series has its own."
         )
     if isinstance(error, TypeError) and "unexpected keyword" in str(error):
         return ValueError(f"The model takes no such keyword ({words}): pass another one as forward=.")
@@ -111,6 +113,16 @@ def warn_of_axes(model: Wrapped, x: Tensor, times: Tensor | None, observed: Tens
         warn_caller(
             f"The model convolves along the last axis of x, which has {d} entries and is read as channels: if x is (N, D, T), "
             f"pass x.transpose(0, 2, 1), of shape (N, {d}, {t}), and layout='BDT'."
+        )
+
+
+def warn_of_unread(parameters: tuple[str, ...], n: int) -> None:
+    """Warn of extras of the series that the model has no parameter for."""
+    unread = [name for name in extras_of(n) if name not in parameters]
+    if unread:
+        warn_caller(
+            f"The series have {', '.join(unread)} beside their values, and the model's forward has no parameter of that name: "
+            f"pass forward=lambda model, x, {unread[0]}: model(x, ...), or rename it."
         )
 
 

@@ -19,6 +19,7 @@ from timex.engine import Noise, Tensors
 from timex.progress import training_bar
 from timex.records import Series
 from timex.reference.base import Output, ReferenceModel, initialised
+from timex.reference.beside import beside
 from timex.reference.blackbox import BlackBox
 
 log = logging.getLogger(__name__)
@@ -123,10 +124,12 @@ def distil(black_box: BlackBox, series: Series, *, seed: int = 0, device: Any = 
     """
     generator = torch.Generator().manual_seed(seed)
     chosen = series.take(torch.randperm(len(series), generator=generator)[:MOST].sort().values.numpy())
-    x = torch.from_numpy(chosen.x.copy())
+    tensors = chosen.tensors()
+    x, seen = tensors["x"], tensors.get("observed")
     held = max(1, round(HELD_OUT * len(x)))
     views = torch.cat([x[:, None], altered_copies(x, COPIES, generator)], 1)  # (N, 1 + R, T, D)
-    answers = black_box.answers(views.flatten(0, 1)).unflatten(0, views.shape[:2])  # (N, 1 + R, C)
+    views = views if seen is None else views * seen[:, None]
+    answers = _answers(black_box, views, tensors)  # (N, 1 + R, C)
     units = _units(x, answers[:, 0], black_box.numbers)
     goals = (answers - units["offset"]) / units["scale"] if black_box.numbers else answers.softmax(-1)
     scaled = (views - units["mean"]) / units["std"]
@@ -146,6 +149,13 @@ def distil(black_box: BlackBox, series: Series, *, seed: int = 0, device: Any = 
     model.eval().requires_grad_(False)
     _report(model, val, black_box)
     return model
+
+
+def _answers(black_box: BlackBox, views: Tensor, tensors: Tensors) -> Tensor:
+    """The answers (N, R, C) for copies of series (N, R, T, D), which keep times, observed cells and extras."""
+    rows = {name: value.repeat_interleave(views.shape[1], 0) for name, value in tensors.items() if name != "x"}
+    with beside(rows):
+        return black_box.answers(views.flatten(0, 1), rows.get("times"), rows.get("observed")).unflatten(0, views.shape[:2])
 
 
 def altered_copies(x: Tensor, n: int, generator: torch.Generator) -> Tensor:

@@ -6,7 +6,6 @@ Shapes: B samples, T time steps, D channels, C classes, H numbers, Z the width o
 from __future__ import annotations
 
 import copy
-import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,14 +19,12 @@ from timex.reference import probes
 from timex.reference.adaptation import Adaptation
 from timex.reference.answers import answer_tensor, are_probabilities, log_probabilities, logits_of_answer
 from timex.reference.base import Output, ReferenceModel, weights_hash
+from timex.reference.beside import given, parameters_of
 from timex.reference.copies import copied, set_mode, without_history
 from timex.reference.embedding import LayerRow, Tap, caught, find_layer, last_linear, layers, one_tensor, pooled
 from timex.reference.lstm import backward_in_eval
 
 log = logging.getLogger(__name__)
-
-EXTRAS = ("times", "observed", "lengths")
-"""Parameters by which a model's forward asks for more than the values."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ class Wrapped(ReferenceModel):
         self.numbers = how.numbers
         self.fingerprint = weights_hash(module)
         self.module = copied(module)
-        self.extras = _extras(module, how)
+        self.extras = parameters_of(how.forward, 2) if callable(how.forward) else parameters_of(module.forward)
         self.register_buffer("offset", torch.zeros(1), persistent=False)
         self.register_buffer("scale", torch.ones(1), persistent=False)
 
@@ -109,6 +106,7 @@ class Wrapped(ReferenceModel):
             self.decide(self._decided_by(raw, x, times, observed, scale_numbers))
             probes.warn_of_axes(self, x, times, observed)
             probes.warn_of_nan(self, x, times, observed)
+            probes.warn_of_unread(self.extras, len(x))
         out = self.output(x, times, observed)
         probes.warn_of_logits_as_embedding(out, self.tap)
         self.embedding_size, self.n_classes = out.z.shape[1], out.logits.shape[1]
@@ -220,33 +218,12 @@ class Wrapped(ReferenceModel):
     def called(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Any:
         """What the model returns for series (B, T, D), with all its parts."""
         first = x.clone() if self.how.layout == "BTD" else x.transpose(1, 2).clone()  # the model may write to its input
-        extra = self._extra(x, times, observed)
+        extra = given(self.extras, x, times, observed)
+        if "observed" in extra and self.how.layout == "BDT":
+            extra["observed"] = extra["observed"].transpose(1, 2)
         forward = self.how.forward
         if callable(forward):
             return forward(self.module, first, **extra)
         if forward is not None:
             return self.module(**{forward: first}, **extra)
         return self.module(first, **extra)
-
-    def _extra(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> dict[str, Tensor]:
-        """Times (B, T), measured cells (in the layout of x) and lengths (B,), where the model has parameters for them."""
-        if not self.extras:
-            return {}
-        b, t, _ = x.shape
-        seen = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
-        steps = torch.arange(1, t + 1, device=x.device)
-        every = {
-            "times": steps.to(x.dtype).expand(b, t) if times is None else times,
-            "observed": seen if self.how.layout == "BTD" else seen.transpose(1, 2),
-            "lengths": (seen.any(2) * steps).amax(1).clamp_min(1),
-        }
-        return {name: every[name] for name in self.extras}
-
-
-def _extras(module: nn.Module, how: Adaptation) -> tuple[str, ...]:
-    """Which of times, observed and lengths a forward has parameters for."""
-    try:
-        parameters = inspect.signature(how.forward if callable(how.forward) else module.forward).parameters
-    except (TypeError, ValueError):  # a function written in C
-        return ()
-    return tuple(name for name in EXTRAS if name in parameters)

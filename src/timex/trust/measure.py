@@ -167,7 +167,7 @@ def model_of(explainer: Explainer[Any]) -> ReferenceModel:
 def predict_of(model: nn.Module, series: Series, device: torch.device | str) -> Predict:
     """The model's probabilities of these series with cells hidden; attention is left as it is."""
     times, observed = (None, None) if series.regular else (series.times, series.observed)
-    return model_predict(model, device, attention=False, times=times, observed=observed)
+    return model_predict(model, device, attention=False, times=times, observed=observed, extras=series.extras)
 
 
 def fitted_on_this_model(explainer: TimeX) -> bool:
