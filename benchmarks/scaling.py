@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--lengths", nargs="*", type=int, default=[100, 1000, 10_000], help="T")
     options.add_argument("--channels", nargs="*", type=int, default=[2, 16, 128], help="D")
     options.add_argument("--series", nargs="*", type=int, default=[1000, 4000, 16_000], help="N")
-    options.add_argument("--epochs", type=int, help="of the generator; by default about 500 steps")
+    options.add_argument("--epochs", type=int, help="of the generator; by default about 300 steps")
     options.add_argument("--plot", type=Path, help="draw into this file")
     arguments = options.parse_args(argv)
     rows: Rows = []

@@ -98,6 +98,14 @@ def test_scaling(measured, tmp_path):
 
 
 @pytest.mark.slow
+def test_versions(measured):
+    options = ["--before", str(SCRIPTS.parent / "src"), "--data", "freqshapes", "--archs", "cnn"]
+    rows = measured("versions", *options)["rows"]
+    assert [(row["version"], row["arch"], row["seed"]) for row in rows] == [("before", "cnn", 0), ("now", "cnn", 0)]
+    assert rows[0]["auprc"] == rows[1]["auprc"]  # the same package twice
+
+
+@pytest.mark.slow
 def test_page(measured):
     pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     if shutil.which("chromium") is None:
