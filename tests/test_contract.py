@@ -34,6 +34,7 @@ from timex.explainers import (
 )
 from timex.explainers.base import Explainer
 from timex.method.config import TimeXConfig
+from timex.method.instance import PlusConfig
 from timex.metrics import ground_truth_scores
 from timex.reference import CNN, LSTM, REFERENCES, ResidualTransformer, Transformer, adapt
 from timex.registry import EXPLAINERS, find
@@ -48,6 +49,7 @@ ARCHS = {
 }
 CONFIGS = {
     "timex": TimeXConfig(epochs=1, batch_size=12, n_landmarks=5),
+    "timex_plus": PlusConfig(epochs=2, batch_size=12, n_landmarks=5),
     "gradients": GradientsConfig(n_points=4),
     "dynamask": DynamaskConfig(keep_ratio=(0.1, 0.3), size_growth=(1e3,), sigma_max=(2.0,), steps=8),
     "winit": WinITConfig(window=3, draws=2, hidden=4, epochs=2),

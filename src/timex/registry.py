@@ -35,6 +35,7 @@ from timex.explainers import (
     WinIT,
 )
 from timex.method.explainer import TimeX
+from timex.method.plus import TimeXPlus
 from timex.metrics import Probe, faithfulness_scores, truth_scores
 from timex.records import Explanation
 from timex.reference import REFERENCES
@@ -61,6 +62,7 @@ EXPLAINERS: dict[str, type[Any]] = {
     "lime": Lime,
     "kernel_shap": KernelShap,
     "shapley_sampling": ShapleySampling,
+    "timex_plus": TimeXPlus,
     "random": Random,
     "amplitude": Amplitude,
     "centre": Centre,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from timex.bench.recipes import PAPER, TIMEX, split_arm
 
 METHODS = {
+    "timex_plus": "TimeX++ objective (ours)",
     "ig": "IG",
     "ig:absolute": "|IG|",
     "dynamask": "Dynamask",

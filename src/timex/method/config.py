@@ -147,10 +147,10 @@ class TimeXConfig(Settings):
         ValueError: Expected lr > 0, got 0.
     """
 
-    objective: Literal["evidence", "paper"] = setting(
+    objective: Literal["evidence", "paper", "instance"] = setting(
         "evidence",
-        "What the generator learns from: the evidence of the frozen model itself, or the paper's consistency of a surrogate "
-        "trained beside it.",
+        "What the generator learns from: the evidence of the frozen model itself, the paper's consistency of a surrogate "
+        "trained beside it, or (TimeXPlus) TimeX++'s consistency of the frozen model on a series made from the kept cells.",
     )
     task: Literal["classify", "forecast"] = setting(
         "classify", "What the model's outputs are: logits of classes, or the values of a forecast."
@@ -174,6 +174,8 @@ class TimeXConfig(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.objective == "instance" and not hasattr(self, "instance"):
+            raise ValueError("Expected a PlusConfig with objective='instance': use timex.method.TimeXPlus.")
         if self.loss.consistency == "none" and self.loss.label == "none":
             raise ValueError("Expected a consistency or a label term, got neither: nothing would tie the masks to the model.")
         if self.evidence.price_low > self.evidence.price_high:

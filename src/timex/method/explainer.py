@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 import torch
 from numpy.typing import ArrayLike
@@ -71,7 +71,7 @@ class TimeX(Explainer[Fitted]):
 
     name = "timex"
     cost = "generator.gradient_points + 2"
-    config_class = TimeXConfig
+    config_class: ClassVar[type[TimeXConfig]] = TimeXConfig
     needs_fit = True
     needs_gradients = True
     needs_embedding = True
@@ -212,7 +212,7 @@ class TimeX(Explainer[Fitted]):
             allow_other_model: Accept a model with other weights (the explanations then need not fit it).
             how: Functions that the fit was given, as pool= or forward=; everything else is saved.
         """
-        description, tensors = storage.read(Path(folder), cls.name)
+        description, tensors = storage.read(Path(folder), cls.name, cls.config_class)
         adaptation = Adaptation.restored(description["adaptation"], how)
         explainer = cls(model, config=description["config"], device=device, **adaptation.given)
         if allow_other_model:

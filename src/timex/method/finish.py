@@ -145,7 +145,7 @@ def finish(task: Task, masks: Masks, history: History) -> Fitted:
     found = [explain_masks(task, batch, batch["p"]) for batch in batches(task, {**task.member.train, "p": masks.train})]
     z_e = torch.cat([part["embedding"].cpu() for part in found])
     predicted = task.member.train["logits"].argmax(-1)
-    if task.config.objective == "evidence":
+    if task.config.objective != "paper":
         model.landmarks.copy_(medoids(z_e, task.config.n_landmarks, task.config.seed))
     landmarks = survey(model.landmarks.detach().cpu(), z_e, predicted, model.encoder.n_classes)
     agreement = None if task.config.forecasts else torch.cat([part["agreement"].cpu() for part in found])

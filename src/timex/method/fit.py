@@ -17,6 +17,7 @@ from timex import engine
 from timex.explainers.splitting import labelled
 from timex.method.evidence import EvidenceObjective, SurrogateObjective
 from timex.method.finish import Fitted, History, Masks, finish, finished_masks
+from timex.method.instance import InstanceObjective
 from timex.method.objective import Objective
 from timex.method.resume import expect_same_task
 from timex.method.task import Shared, Task, prepare
@@ -99,7 +100,7 @@ def train(tasks: Sequence[Task], progress: bool = True, options: dict[str, Any] 
     for i, task in enumerate(tasks):
         groups.setdefault(task.program if task.model.encoder.stackable else (i,), []).append(i)
     for indices in groups.values():
-        train_group = train_on_evidence if tasks[indices[0]].config.objective == "evidence" else train_together
+        train_group = train_together if tasks[indices[0]].config.objective == "paper" else train_masks_first
         for i, fitted in zip(indices, train_group([tasks[i] for i in indices], progress, options or {}), strict=True):
             fits[i] = fitted
     return fits
@@ -119,8 +120,8 @@ def train_together(tasks: Sequence[Task], progress: bool, options: dict[str, Any
     return fits
 
 
-def train_on_evidence(tasks: Sequence[Task], progress: bool, options: dict[str, Any]) -> list[Fitted | None]:
-    """The generator by the evidence of the frozen model, then the surrogate on its masks; None for tasks that diverge."""
+def train_masks_first(tasks: Sequence[Task], progress: bool, options: dict[str, Any]) -> list[Fitted | None]:
+    """The generator by the answers of the frozen model, then the surrogate on its masks; None for tasks that diverge."""
     first = tasks[0]
     fits: list[Fitted | None] = [None] * len(tasks)
     members = [task.member for task in tasks]
@@ -128,7 +129,7 @@ def train_on_evidence(tasks: Sequence[Task], progress: bool, options: dict[str, 
     masks: dict[int, Masks] = {}
     for i, run in enumerate(runs):
         if run.epoch >= 0:
-            tasks[i].model.generator.load_state_dict(run.params, strict=False)
+            tasks[i].model.load_masking(run.params)
             masks[i] = finished_masks(tasks[i])
     if not masks:
         return fits
@@ -149,6 +150,8 @@ def objective_of(task: Task) -> engine.Program:
     model, reference = task.model.to(task.device), task.reference.to(task.device)
     if task.config.objective == "evidence":
         return EvidenceObjective(model, reference, task.config, task.fill)
+    if task.config.objective == "instance":
+        return InstanceObjective(model, reference, task.config, task.fill)
     return Objective(model, reference, task.config)
 
 

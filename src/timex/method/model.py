@@ -23,6 +23,31 @@ from timex.reference.transformer import Transformer
 DRAWS = {"straight_through": bernoulli_straight_through, "soft": bernoulli_soft}
 
 
+CONDITIONER = "conditioner."
+"""Prefix of the conditioner's weights among those that are trained with the generator."""
+CONDITIONER_WIDTH = 32
+"""Width of the conditioner."""
+
+
+class Conditioner(nn.Module):
+    """x~ = MLP(x, m), cell by cell, with weights of its own for every channel: a series in which the mask can be seen.
+
+    It starts near m * x, the kept cells alone.
+    """
+
+    def __init__(self, n_channels: int, width: int = CONDITIONER_WIDTH) -> None:
+        super().__init__()
+        self.into = nn.Parameter(torch.randn(n_channels, 3, width) / 3**0.5)
+        self.bias = nn.Parameter(torch.zeros(n_channels, width))
+        self.out = nn.Parameter(torch.randn(n_channels, width) / (10 * width**0.5))
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """(B, T, D) and (B, T, D) -> (B, T, D)."""
+        kept = mask * x
+        h = torch.einsum("btdi,diw->btdw", torch.stack([x, mask, kept], dim=-1), self.into) + self.bias
+        return kept + torch.einsum("btdw,dw->btd", h.relu(), self.out)
+
+
 class Explained(NamedTuple):
     """Outputs for a batch: p (B, T, D), the surrogate's embedding (B, Z) and logits (B, C)."""
 
@@ -80,6 +105,7 @@ class TimeXModel(nn.Module):
         super().__init__()
         self.generator = generator_for(reference, config, time_unit)
         self.surrogate = Surrogate(reference)
+        self.conditioner = Conditioner(reference.n_channels) if config.objective == "instance" else None
         self.landmarks = nn.Parameter(torch.zeros(config.n_landmarks, reference.embedding_size))
         width = reference.embedding_size + reference.n_classes
         self.register_buffer("context_mean", torch.zeros(width))
@@ -91,6 +117,20 @@ class TimeXModel(nn.Module):
     def encoder(self) -> ReferenceModel:
         """G^E."""
         return self.surrogate.encoder
+
+    def masking_params(self) -> dict[str, Tensor]:
+        """The weights that are trained without the surrogate: those of the generator, and of a conditioner."""
+        found = {name: p.detach() for name, p in self.generator.named_parameters()}
+        if self.conditioner is not None:
+            found |= {CONDITIONER + name: p.detach() for name, p in self.conditioner.named_parameters()}
+        return found
+
+    def load_masking(self, params: dict[str, Tensor]) -> None:
+        """Take trained weights, named as `masking_params` names them."""
+        self.generator.load_state_dict(params, strict=False)
+        if self.conditioner is not None:
+            own = {n.removeprefix(CONDITIONER): v for n, v in params.items() if n.startswith(CONDITIONER)}
+            self.conditioner.load_state_dict(own)
 
     def forward(
         self,

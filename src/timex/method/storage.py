@@ -63,12 +63,12 @@ def save(explainer: TimeX, folder: Path) -> Path:
     return write_folder(folder, "explainer", description, tensors)
 
 
-def read(folder: Path, name: str) -> tuple[dict[str, Any], Tensors]:
+def read(folder: Path, name: str, config_class: type[TimeXConfig]) -> tuple[dict[str, Any], Tensors]:
     """The description and the tensors of a saved explainer, its settings checked."""
     description, tensors = read_folder(folder, "explainer")
     if description.get("explainer") != name:
         raise ValueError(f"{folder} holds an explainer of the kind {description.get('explainer')!r}. Expected {name!r}.")
-    description["config"] = TimeXConfig.from_dict(description["config"])
+    description["config"] = config_class.from_dict(description["config"])
     return description, tensors
 
 

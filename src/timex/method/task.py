@@ -195,13 +195,13 @@ def _member(
     kept: NDArray[np.int64],
 ) -> engine.Member:
     """The training as the engine takes it: of the generator alone, or (the paper) of all parts together."""
-    generator_alone = config.objective == "evidence"
+    masks_first = config.objective != "paper"
     frozen = {name: torch.as_tensor(value) for name, value in baseline._asdict().items()}
-    if generator_alone or config.loss.reference_dropout:
+    if masks_first or config.loss.reference_dropout:
         frozen |= {FROZEN + name: p.detach() for name, p in reference.named_parameters()}
-    trained = model.generator if generator_alone else model
+    params = model.masking_params() if masks_first else {name: p.detach() for name, p in model.named_parameters()}
     return engine.Member(
-        params={name: p.detach() for name, p in trained.named_parameters()},
+        params=params,
         frozen=frozen,
         train=outputs[0],
         val=outputs[1],
