@@ -44,6 +44,11 @@ def test_data(measured):
     assert found["narma"]["loop_seconds"] > 0
 
 
+def test_unfamiliar(measured):
+    (row,) = measured("unfamiliar", "--data", "freqshapes")["rows"]
+    assert (row["unaltered"], row["all zero"], row["a ramp to 10,000"]) == (0, 1, 1)
+
+
 def test_metrics(measured):
     found = measured("metrics")
     assert found["largest_difference"] < 1e-6

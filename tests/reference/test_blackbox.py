@@ -229,6 +229,7 @@ def test_numbers_of_a_black_box_keep_their_units(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:The model predicts class")
+@pytest.mark.filterwarnings("ignore:The model answers differently")
 def test_a_poor_student_is_noticed(monkeypatch):
     monkeypatch.setattr("timex.reference.student.STEPS", 1)
     noise = np.random.default_rng(3)

@@ -79,7 +79,11 @@ def explain(
     if as_json:
         samples = [summary(explanation, i) for i in range(len(explanation))]
         written = None if out is None else str(out)
-        print(json.dumps({"method": method, "seconds": seconds, "written": written, "samples": samples}))
+        print(
+            json.dumps(
+                {"method": method, "model": explanation.model_hash, "seconds": seconds, "written": written, "samples": samples}
+            )
+        )
         return
     print_summaries(explanation)
     agree = "" if explanation.agreement is None else f"; surrogate and model agree on {explanation.agreement.mean():.1%}"
@@ -132,6 +136,8 @@ def summary(explanation: Explanation, i: int) -> dict[str, Any]:
             "divergence": float(explanation.divergence[i]),
             "landmark": int(explanation.landmark[i]),
         }
+    if explanation.unfamiliar is not None:
+        facts["unfamiliar"] = bool(explanation.unfamiliar[i])
     if explanation.mask is not None:
         facts["kept"] = float(explanation.mask[i].mean())
     return facts | {"spans": [span._asdict() for span in important_spans(explanation, i)]}

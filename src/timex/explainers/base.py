@@ -19,7 +19,7 @@ from timex.engine import Checkpoint, Noise, Tensors, mix
 from timex.explainers.splitting import labelled, split
 from timex.explainers.target import RUNNER_UP, contrasted, runner_up, target_indices
 from timex.records import Explanation, Series, as_series, to_tensor
-from timex.reference.adapt import adapt, tried
+from timex.reference.adapt import adapt, model_hash, tried
 from timex.reference.adaptation import Adaptation, How
 from timex.reference.base import ReferenceModel
 from timex.reference.beside import beside, each
@@ -108,6 +108,7 @@ class Explainer(ABC, Generic[F]):
     config: Any
     fitted_: F | None = None
     _tried: tuple[int, ...] | None = None
+    _hashed: tuple[ReferenceModel, str] | None = None
 
     def __init__(self, model: Any, config: Any = None, *, device: torch.device | str | None = None, **how: Unpack[How]) -> None:
         self._given: dict[str, Any] = {"model": model, "config": config, "device": device, **how}
@@ -224,7 +225,18 @@ class Explainer(ABC, Generic[F]):
             start += len(part)
         self._finish_explain()
         joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
-        return Explanation(series=self._described(series), signed=self.signed, method=self.name, **joined)
+        facts: dict[str, Any] = {"signed": self.signed, "method": self.name, "model_hash": self._model_hash()}
+        return Explanation(series=self._described(series), **facts, **joined, **self._remarks(series))
+
+    def _model_hash(self) -> str:
+        """The hash of the model that is explained, which takes a moment for a large one: once for each model."""
+        if self._hashed is None or self._hashed[0] is not self._reference:
+            self._hashed = self._reference, model_hash(self._reference)
+        return self._hashed[1]
+
+    def _remarks(self, series: Series) -> dict[str, Any]:
+        """Fields of an `Explanation` that depend on the series alone, and not on the chunks."""
+        return {}
 
     def _explain_chunk(self, part: Series, tensors: Tensors, target: Any, start: int, n: int) -> dict[str, Tensor]:
         """The fields of an `Explanation` for some samples, moved off the device."""

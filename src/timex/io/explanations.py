@@ -33,10 +33,13 @@ COLUMNS = (
     "landmark",
     "agreement",
     "divergence",
+    "unfamiliar",
+    "model_hash",
     PROBABILITY,
 )
 """Starts of the names of the columns that a long table of series does not have."""
-TEXT_COLUMNS = ("prediction", "contrast", "method")
+TEXT_COLUMNS = ("prediction", "contrast", "method", "model_hash")
+PER_SAMPLE = ("prediction", "contrast", "landmark", "agreement", "divergence", "unfamiliar")
 
 
 def write_explanation(path: str | Path, explanation: Explanation) -> Path:
@@ -86,14 +89,14 @@ def explanation_frame(explanation: Explanation) -> pd.DataFrame:
     e = explanation
     names = class_names(e.series, e.probability.shape[1])
     per_cell = {"attribution": e.attribution, "mask": e.mask, "direction": e.direction}
-    per_sample = {name: getattr(e, name) for name in ("prediction", "contrast", "landmark", "agreement", "divergence")}
+    per_sample = {name: getattr(e, name) for name in PER_SAMPLE}
     per_sample |= {f"{PROBABILITY}{name}": e.probability[:, c] for c, name in enumerate(names)}
     spread = {name: np.broadcast_to(v[:, None, None], e.x.shape) for name, v in per_sample.items() if v is not None}
     frame = frame_of(e.series, "long", **{name: v for name, v in per_cell.items() if v is not None}, **spread)
     frame["prediction"] = pd.Categorical.from_codes(frame["prediction"], names)
     if e.contrast is not None:
         frame["contrast"] = pd.Categorical.from_codes(frame["contrast"], names)
-    return frame.assign(method=e.method)
+    return frame.assign(method=e.method, **({"model_hash": e.model_hash} if e.model_hash else {}))
 
 
 def _explanation_of(frame: pd.DataFrame, limit: Limit, facts: dict[str, Any]) -> Explanation:
@@ -114,6 +117,7 @@ def _explanation_of(frame: pd.DataFrame, limit: Limit, facts: dict[str, Any]) ->
         "direction": rows.dense(_finite(frame["direction"]).astype(np.int8), 0) if "direction" in frame else None,
         "landmark": rows.per_sample(_finite(frame["landmark"]).astype(np.int64)) if "landmark" in frame else None,
         "agreement": rows.per_sample(flags(frame["agreement"])) if "agreement" in frame else None,
+        "unfamiliar": rows.per_sample(flags(frame["unfamiliar"])) if "unfamiliar" in frame else None,
         "divergence": rows.per_sample(_finite(frame["divergence"]).astype(np.float32)) if "divergence" in frame else None,
     }
     probability = np.stack([_finite(frame[f"{PROBABILITY}{name}"]) for name in classes], axis=1)  # (R, C)
@@ -124,6 +128,7 @@ def _explanation_of(frame: pd.DataFrame, limit: Limit, facts: dict[str, Any]) ->
         probability=rows.per_sample(probability).astype(np.float32),
         signed=bool((attribution < 0).any()),
         method=str(frame["method"].iloc[0]),
+        model_hash=str(frame["model_hash"].iloc[0]) if "model_hash" in frame else "",
         **values,
     )
 

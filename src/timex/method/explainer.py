@@ -6,6 +6,7 @@ Shapes: N samples, T time steps, D channels, C classes, Z the width of the embed
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
@@ -24,6 +25,7 @@ from timex.method.fit import Fitted, fit_all
 from timex.method.landmarks import Landmarks
 from timex.method.resume import expect_same_fit
 from timex.method.task import Names
+from timex.metrics.familiarity import LEAST, unfamiliar
 from timex.records import Series
 from timex.reference.adapt import adapt, model_of, readapted, tried
 from timex.reference.adaptation import Adaptation, Calling, How
@@ -36,6 +38,8 @@ from timex.reference.student import distil
 if TYPE_CHECKING:
     import pandas as pd
 
+
+log = logging.getLogger(__name__)
 
 LARGEST = 6
 """Landmarks that a notebook shows of an explainer."""
@@ -156,6 +160,23 @@ class TimeX(Explainer[Fitted]):
     def _described(self, series: Series) -> Series:
         names = self.fitted.names
         return series.named(names.channels, names.units, names.classes, names.scaling).in_own_units()
+
+    def _remarks(self, series: Series) -> dict[str, Any]:
+        """Which series lie outside the range of the training series; a warning counts them and names the first."""
+        known = self.fitted.traits
+        if known is None or len(known) < LEAST:
+            return {}
+        found = unfamiliar(known, series)
+        if found.flags.any():
+            log.warning(
+                "%d of %d series lie outside the range of the training series (sample %d first, by the %s): neither the model "
+                "nor its explanations can be trusted there. `unfamiliar` marks them",
+                found.flags.sum(),
+                len(series),
+                found.flags.argmax(),
+                found.reason,
+            )
+        return {"unfamiliar": found.flags}
 
     # ------------------------------------------------------------------------------------------------------ fitted state
 

@@ -5,6 +5,8 @@ Shapes: N samples, T time steps, D channels, F traits.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -19,6 +21,12 @@ LEAST = 20
 MOST = 256
 """Series of each side that are compared, at most."""
 FOLDS = 5
+LEAST_WIDTH = (0.25, 0.25, *[0.1] * len(LAGS))
+"""Least widths of a range: of means in deviations, of logarithms of deviations, and of correlations. Training series that were
+scaled one by one have equal means and deviations."""
+TOLERANCE = 0.25
+"""Widths of the range of 256 training series by which a series may lie outside of it, 4.2 deviations if they are normal; with
+fewer series as many deviations."""
 PENALTY = 10.0
 """Weight of the squared coefficients of the classifier, which sees standardised traits."""
 
@@ -41,6 +49,48 @@ def traits(series: Series) -> Floats:
         product, both = z[:, lag:] * z[:, :-lag], seen[:, lag:] & seen[:, :-lag]
         found.append(np.divide(_mean(product, both), variance, out=np.zeros_like(variance), where=variance > 1e-12))
     return np.concatenate(found, axis=1)
+
+
+def distances_outside(known: ArrayLike, other: ArrayLike) -> Floats:
+    """How far traits (N, F) lie outside the range of known ones (M, F), in widths of that range; 0 inside.
+
+    Deviations are compared by their logarithms, so that a flat series is as far away as a wild one.
+
+    >>> known = traits(Series(np.random.default_rng(0).normal(size=(90, 50, 1))))
+    >>> flat, alike = traits(Series(np.zeros((1, 50, 1)))), traits(Series(np.random.default_rng(1).normal(size=(1, 50, 1))))
+    >>> [bool(distances_outside(known, v).max() > 0.5) for v in (flat, alike)]
+    [True, False]
+    """
+    a, b = (_comparable(np.asarray(v, dtype=np.float64)) for v in (known, other))
+    low, high = a.min(axis=0), a.max(axis=0)
+    kinds = 2 + len(LAGS)
+    deviation = np.exp(np.median(np.split(a, kinds, axis=1)[1], axis=0))  # (D,)
+    least = np.concatenate([LEAST_WIDTH[0] * deviation, *(np.full(len(deviation), w) for w in LEAST_WIDTH[1:])])
+    return np.maximum(np.maximum(low - b, b - high), 0) / np.maximum(high - low, least)
+
+
+class Unfamiliar(NamedTuple):
+    """Which series lie outside the range of known ones, (N,) bool, and the trait by which the first of them does."""
+
+    flags: NDArray[np.bool_]
+    reason: str
+
+
+def unfamiliar(known: ArrayLike, series: Series) -> Unfamiliar:
+    """The series with a trait that lies too far outside the range of known traits (M, F); fewer known ones show less of it."""
+    distance = distances_outside(known, traits(series))
+    flags = distance.max(axis=1) > TOLERANCE * (MOST / len(np.asarray(known))) ** 0.4
+    kind, channel = divmod(int(distance[flags.argmax()].argmax()), series.shape[2])
+    names = ("mean", "deviation", *(f"correlation over {lag} step{'s' if lag > 1 else ''}" for lag in LAGS))
+    of = series.channels[channel] if series.channels else f"channel {channel}"
+    return Unfamiliar(flags, f"{names[kind]} of {of}")
+
+
+def _comparable(found: Floats) -> Floats:
+    """Traits with the logarithms of deviations."""
+    d = found.shape[1] // (2 + len(LAGS))
+    scale = np.maximum(found[:, d : 2 * d], np.finfo(np.float32).tiny)
+    return np.concatenate([found[:, :d], np.log(scale), found[:, 2 * d :]], axis=1)
 
 
 def _mean(x: Floats, seen: NDArray[np.bool_]) -> Floats:

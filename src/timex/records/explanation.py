@@ -24,6 +24,26 @@ if TYPE_CHECKING:
     from timex.report.spans import Span
 
 
+_CELLS, _ROWS, _TABLE = ("N", "T", "D"), ("N",), ("N", "any")
+_KINDS = {"f": "floating-point numbers", "iu": "whole numbers", "b": "bools"}
+ARRAYS: dict[str, tuple[tuple[str, ...], str]] = {
+    "attribution": (_CELLS, "f"),
+    "prediction": (_ROWS, "iu"),
+    "probability": (_TABLE, "f"),
+    "contrast": (_ROWS, "iu"),
+    "mask": (_CELLS, "b"),
+    "direction": (_CELLS, "iu"),
+    "embedding": (_TABLE, "f"),
+    "landmark": (_ROWS, "iu"),
+    "agreement": (_ROWS, "b"),
+    "divergence": (_ROWS, "f"),
+    "numbers": (_TABLE, "f"),
+    "unfamiliar": (_ROWS, "b"),
+}
+"""The shape of every array of an explanation, and numpy's letters for what it may hold."""
+REQUIRED = ("attribution", "prediction", "probability")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
     """Explanations of N samples, with what is needed to trust and to draw them.
@@ -43,6 +63,8 @@ class Explanation:
         divergence: Jensen-Shannon divergence of surrogate and model, (N,), 0 (equal) to log 2, or None.
         direction: Whether a cell speaks for the prediction (1) or against it (-1), (N, T, D) int8, or None; 0 where nothing was
             measured. A signed attribution has its direction in its sign.
+        unfamiliar: Whether a series lies outside the range of the training series, (N,) bool, or None if that is not known.
+        model_hash: The SHA-256 of the weights of the model that is explained; empty for a black box.
         numbers: The model's numbers in their own units, (N, H), for a regression or forecast, else None; `prediction` is 0.
     """
 
@@ -60,12 +82,22 @@ class Explanation:
     divergence: NDArray[np.float32] | None = None
     direction: NDArray[np.int8] | None = None
     numbers: NDArray[np.float32] | None = None
+    unfamiliar: NDArray[np.bool_] | None = None
+    model_hash: str = ""
 
     def __post_init__(self) -> None:
-        if self.attribution.shape != self.x.shape:
-            raise ValueError(f"Expected attribution of the shape of x, {self.x.shape}, got {self.attribution.shape}.")
-        if self.direction is not None and self.direction.shape != self.x.shape:
-            raise ValueError(f"Expected direction of the shape of x, {self.x.shape}, got {self.direction.shape}.")
+        n, t, d = self.x.shape
+        for name, (shape, kinds) in ARRAYS.items():
+            value = getattr(self, name)
+            if value is None and name not in REQUIRED:
+                continue
+            if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+                kind = value.dtype if isinstance(value, np.ndarray) else type(value).__name__
+                raise ValueError(f"Expected {name} as an array of {_KINDS[kinds]}, got {kind}.")
+            wanted = tuple({"N": n, "T": t, "D": d}.get(axis, axis) for axis in shape)
+            if len(value.shape) != len(wanted) or any(w not in (v, "any") for v, w in zip(value.shape, wanted, strict=True)):
+                like = "of the shape of x" if shape == ("N", "T", "D") else "with a row for each series"
+                raise ValueError(f"Expected {name} {like}, {self.x.shape}, got {value.shape}.")
 
     def __len__(self) -> int:
         return len(self.series)
@@ -206,7 +238,7 @@ class Explanation:
             if "sampling_rate" in of_series:
                 of_series["sampling_rate"] = float(of_series["sampling_rate"].reshape(()))
             values["signed"] = bool(values.get("signed", np.False_).reshape(()))
-            values["method"] = str(values.get("method", ""))
+            values |= {name: str(values.get(name, "")) for name in ("method", "model_hash")}
             return cls(series=Series(**of_series), **values)
         except ValueError as error:
             raise ValueError(f"{path} is no saved explanation: {error}") from error

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from timex.records import Series, as_series
 from timex.reference.adaptation import Adaptation, How
-from timex.reference.base import ReferenceModel
+from timex.reference.base import ReferenceModel, weights_hash
 from timex.reference.beside import beside
 from timex.reference.blackbox import BlackBox, answering
 from timex.reference.copies import copied
@@ -80,6 +80,13 @@ def readapted(
         adapted.decide(Decided.restored(values))
     adapted = tried(adapted, series)
     return Distilled.restored(adapted, values, tensors) if isinstance(adapted, BlackBox) else adapted
+
+
+def model_hash(model: ReferenceModel) -> str:
+    """The SHA-256 of the weights of the explained model; empty for a black box, whose weights nobody sees."""
+    if isinstance(model, BlackBox | Distilled):
+        return ""
+    return model.fingerprint if isinstance(model, Wrapped) else weights_hash(model)
 
 
 def model_of(value: Any) -> Any:

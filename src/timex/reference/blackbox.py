@@ -20,12 +20,14 @@ from timex.reference.adaptation import Adaptation
 from timex.reference.answers import answer_tensor, are_probabilities, log_probabilities, logits_of_answer, two_logits
 from timex.reference.base import Output, ReferenceModel
 from timex.reference.beside import given, parameters_of
-from timex.reference.probes import warn_of_unread
+from timex.reference.probes import warn_of_chance, warn_of_unread
 
 log = logging.getLogger(__name__)
 
 BATCH = 1024
 """Series in one call, at most."""
+TWICE = 4
+"""Series that are asked for twice, to notice answers that depend on chance."""
 CACHED = 65_536
 """Answers that are kept, at most; each later call for the same series is free."""
 
@@ -103,6 +105,7 @@ class BlackBox(ReferenceModel):
             self.n_steps, self.n_channels = x.shape[1:]
             self.flat = self._takes_flat(x[:2], {name: v[:2] for name, v in self._beside(x, times, observed).items()})
             raw = self._raw(x, times, observed)
+            warn_of_chance(raw[:TWICE].cpu(), self._asked_again(x, times, observed))
             warn_of_unread(self.extras, len(x))
             self.log = self.how.task == "classify" and are_probabilities(raw)
             self.n_classes = self.embedding_size = raw.shape[1]
@@ -127,6 +130,11 @@ class BlackBox(ReferenceModel):
         if "observed" in every and self.how.layout == "BDT":
             every["observed"] = every["observed"].transpose(0, 2, 1)
         return every
+
+    def _asked_again(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
+        """Answers to the first few series, past the cache."""
+        more = {name: v[:TWICE] for name, v in self._beside(x, times, observed).items()}
+        return torch.from_numpy(self._ask(x[:TWICE].detach().cpu().float().numpy(), more))
 
     def _raw(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
         """The answers as the task reads them, (B, C), from the cache where they are known."""

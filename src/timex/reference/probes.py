@@ -78,6 +78,17 @@ def _gradient(model: ReferenceModel, x: Tensor, times: Tensor | None, observed: 
     return torch.autograd.grad((logits * weights).sum(), point, allow_unused=True)[0]
 
 
+def warn_of_chance(first: Tensor, second: Tensor) -> None:
+    """Warn of a model that answers differently when the same series are shown twice, (B, C) each."""
+    difference = float((first - second).abs().max())
+    if difference > 1e-3 * float(first.abs().max()) + 1e-6:
+        warn_caller(
+            f"The model answers differently when it sees the same series twice (by up to {difference:.3g}): it draws random "
+            "numbers, or it changes as it runs. Its explanations hold for one draw. Switch its dropout and noise off in eval "
+            "mode, or return the mean of several answers."
+        )
+
+
 @torch.no_grad()
 def warn_of_nan(model: Wrapped, x: Tensor, times: Tensor | None, observed: Tensor | None) -> None:
     """Warn of a model that reads NaN itself: it sees 0 in missing cells unless its forward takes `observed`."""

@@ -103,6 +103,7 @@ class Wrapped(ReferenceModel):
         set_mode(self.module, training=False)
         raw = self._first_answer(x, times, observed)
         if self.decided is None:
+            probes.warn_of_chance(raw, self._first_answer(x, times, observed))
             self.decide(self._decided_by(raw, x, times, observed, scale_numbers))
             probes.warn_of_axes(self, x, times, observed)
             probes.warn_of_nan(self, x, times, observed)

@@ -224,6 +224,8 @@ def _early(source: _Source, chosen: NDArray[np.int64], series: Arrays, projectio
         arrays["trust"] = trust[chosen]
     if e.agreement is not None:
         arrays["agreement"] = e.agreement[chosen].astype(np.uint8)
+    if e.unfamiliar is not None:
+        arrays["unfamiliar"] = e.unfamiliar[chosen].astype(np.uint8)
     if e.divergence is not None:
         arrays["divergence"] = e.divergence[chosen].astype(np.float32)
     if e.mask is not None:

@@ -39,6 +39,9 @@ function fillVerdict(i) {
     rows.push(["True class", [classLabel(data.label[i]), " ", mark]]);
   }
   if (data.agreement) rows.push(["Surrogate", surrogateWords(i)]);
+  if (data.unfamiliar?.[i]) {
+    rows.push(["Series", [make("span", { className: "warning" }, "unlike the training series: do not trust")]]);
+  }
   if (data.kept) rows.push(["Kept", [`${percent(data.kept[i])} of the cells`]]);
   if (data.landmark && landmarks.length) {
     const l = landmarkOf.get(data.landmark[i]);

@@ -149,6 +149,8 @@ def _classes(explanation: Explanation, i: int) -> str:
 def _trust(explanation: Explanation, i: int) -> str:
     """What the explainer knows about its own explanation; empty for methods without a surrogate."""
     parts = []
+    if explanation.unfamiliar is not None and explanation.unfamiliar[i]:
+        parts.append("unlike the training series: do not trust")
     if explanation.mask is not None and not explanation.mask[i].any():
         parts.append("no cell kept (p > .5)")
     if explanation.agreement is not None:
