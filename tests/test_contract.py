@@ -14,8 +14,10 @@ from timex.explainers import (
     Amplitude,
     AugmentedOcclusionConfig,
     Centre,
+    ContraLSPConfig,
     CoRTXConfig,
     DynamaskConfig,
+    ExtremalMaskConfig,
     FeaturePermutationConfig,
     GradientsConfig,
     GradientShapConfig,
@@ -49,6 +51,8 @@ ARCHS = {
 }
 CONFIGS = {
     "timex": TimeXConfig(epochs=1, batch_size=12, n_landmarks=5),
+    "extremal_mask": ExtremalMaskConfig(steps=6, fit_steps=3, hidden=3),
+    "contralsp": ContraLSPConfig(steps=6, fit_steps=3, hidden=3),
     "timex_plus": PlusConfig(epochs=2, batch_size=12, n_landmarks=5),
     "gradients": GradientsConfig(n_points=4),
     "dynamask": DynamaskConfig(keep_ratio=(0.1, 0.3), size_growth=(1e3,), sigma_max=(2.0,), steps=8),

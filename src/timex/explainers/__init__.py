@@ -18,6 +18,7 @@ from timex.explainers.gradients import (
     OcclusionConfig,
     Saliency,
 )
+from timex.explainers.learned_masks import ContraLSP, ContraLSPConfig, ExtremalMask, ExtremalMaskConfig
 from timex.explainers.random_gradients import (
     GradientShap,
     GradientShapConfig,
@@ -40,9 +41,13 @@ __all__ = [
     "Centre",
     "CoRTX",
     "CoRTXConfig",
+    "ContraLSP",
+    "ContraLSPConfig",
     "DeepLift",
     "Dynamask",
     "DynamaskConfig",
+    "ExtremalMask",
+    "ExtremalMaskConfig",
     "FeaturePermutation",
     "FeaturePermutationConfig",
     "GradientShap",
