@@ -12,10 +12,22 @@ def test_timex_stands_beside_other_methods(small, invoke, tmp_path):
     facts = json.loads(out.read_text())
     assert set(facts["methods"]) == {"timex", "saliency", "ig", "amplitude", "random"}
     assert facts["recommendation"] in printed
-    for words in ("gap (mean)", "gap (local)", "rank correlation", "behind the best"):
+    for words in ("gap (mean)", "gap (zero)", "gap (draw)", "gap (local)", "rank correlation", "behind the best", "MB"):
         assert words in printed
     kept = {path.name.split("-")[0] for path in (small.explainer / "compare").iterdir()}
     assert kept == {"saliency", "ig", "amplitude", "random"}  # TimeX itself is in the folder already
+
+
+def test_controls_scores_and_a_figure_on_request(small, invoke, fails, tmp_path):
+    out, plot = tmp_path / "compare.json", tmp_path / "where.png"
+    asked = ("compare", small.explainer, "--data", "freqshapes", "--methods", "saliency", "--plot")
+    assert "Expected --plot to end in .png or .svg or .pdf, got 'where.txt'" in fails(*asked, tmp_path / "where.txt")
+    printed = invoke(*asked, plot, "--aligned", "--thorough", "--out", out)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert "Figure written to" in printed
+    methods = json.loads(out.read_text())["methods"]
+    assert "centre" in methods
+    assert {f"{name} (local)" for name in ("cmi", "pes", "f1s", "infidelity", "cpd")} <= set(methods["timex"])
 
 
 def test_evaluate_compares_where_the_deciding_cells_are_not_known(small, invoke, tmp_path):

@@ -5,11 +5,11 @@ import pytest
 import torch
 from faithfulness_by_loop import Sample
 from scipy.integrate import simpson, trapezoid
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
 from timex import Series
 from timex.metrics import faithfulness as f
-from timex.metrics.agreement import rank_correlation, stability
+from timex.metrics.agreement import disagreement, rank_correlation, stability
 from timex.metrics.hiding import FILLS, Probe
 from timex.records import Baseline, Explanation
 from timex.reference.evidence import gap
@@ -192,6 +192,17 @@ def test_correlation_is_spearmans():
     found = rank_correlation(a, b, seen)
     np.testing.assert_allclose(found, [spearmanr(a[i][seen[i]], b[i][seen[i]]).statistic for i in range(N)])
     assert np.isnan(rank_correlation(a, np.zeros_like(a))).all()
+
+
+def test_disagreement_is_that_of_a_loop():
+    maps = [A, RNG.normal(size=A.shape), np.round(RNG.normal(size=A.shape))]
+    seen = RNG.random(A.shape) < 0.7
+    found = disagreement(maps, seen)
+    for i in range(N):
+        ranks = [(rankdata(np.abs(m[i][seen[i]])) - 1) / (seen[i].sum() - 1) for m in maps]
+        np.testing.assert_allclose(found[i][seen[i]], np.std(ranks, axis=0))
+    assert not found[~seen].any()
+    assert not disagreement([A, 2 * A]).any()
 
 
 def test_stability_of_what_follows_the_values_and_of_what_does_not():

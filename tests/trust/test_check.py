@@ -15,8 +15,9 @@ from windows import C, D, T, windows_model, windows_series
 from timex import Series, TimeX, TimeXConfig, check
 from timex.explainers import Amplitude, Gradients, IntegratedGradients, Occlusion, Random
 from timex.explainers.base import uniform_per_sample
+from timex.metrics import distance_from
 from timex.records import Explanation
-from timex.trust.measure import distance_from, measured, over_time, probe_of, recall_over_chance
+from timex.trust.measure import measured, over_time, probe_of, recall_over_chance
 from timex.trust.randomise import shuffled
 
 HELD_OUT = windows_series(120, seed=1)
@@ -151,6 +152,15 @@ def test_a_constant_model_is_not_trusted(model):
     assert verdicts(found.overall)["evidence gap"] == "do not use"
     assert found.verdict == "do not use"
     assert found.classes[0].verdict == "do not use"
+
+
+def test_the_usual_distance_is_that_of_the_training_series(explainer):
+    """Most series are small and few are large: the median lies far below one deviation, in training as in the check."""
+    size = np.where(np.arange(240) % 6 < 3, 8.0, 0.5)[:, None, None]
+    train, held_out = Series(TRAIN.x * size), Series(HELD_OUT.x * size[:120])
+    found = check(explainer, held_out.take(size[:120, 0, 0] < 1), train).overall["training range"]
+    assert "(usual: 0." in found.meaning
+    assert check(explainer, held_out, train).overall["training range"].verdict == "trust"
 
 
 @pytest.mark.parametrize("order", ["steps", "noise"])

@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from windows import windows_model, windows_series
 
-from timex import Series, compare
+from timex import Series, TimeX, TimeXConfig, compare
+from timex.engine.checkpoint import Stage
 from timex.explainers import Gradients, IntegratedGradients, Random
-from timex.metrics.faithfulness import evidence_gap
+from timex.metrics.faithfulness import degradation, evidence_gap, interpret_time
 from timex.metrics.hiding import Probe
 from timex.reference.predict import model_predict
 from timex.trust.interval import Interval
@@ -54,6 +55,74 @@ def test_agreement_of_methods(found):
     np.testing.assert_allclose(np.diag(table), 1)
     np.testing.assert_allclose(table, table.T)
     assert abs(table.loc["random", "gradients"]) < 0.1 < table.loc["saliency", "gradients"]
+
+
+def test_scores_of_all_samples_together(model):
+    found = compare(model, HELD_OUT, ["saliency"], TRAIN, fills=("zero",), thorough=True, device="cpu")
+    a = found.runs["saliency"].explanation.attribution
+    probe = Probe(model_predict(model), HELD_OUT, TRAIN, "zero")
+    summary = found.summaries["saliency"]["zero"]
+    dds, pes, cmi = degradation(probe, a, steps=10)
+    assert (summary["dds"], summary["pes"], summary["cmi"]) == pytest.approx((dds.mean(), pes, cmi), abs=1e-4)
+    assert summary["f1s"] == pytest.approx(interpret_time(probe, np.abs(a)).f1, abs=1e-4)
+    assert found.table().loc["saliency", "cmi (zero)"] == summary["cmi"]
+
+
+def test_the_centre_joins_where_windows_are_aligned(model):
+    found = compare(model, HELD_OUT, ["saliency"], TRAIN, fills=("mean",), aligned=True, device="cpu")
+    assert set(found.ranking) == {"saliency", "amplitude", "random", "centre"}
+    assert found.best == "saliency"
+
+    class Middle(nn.Module):
+        def forward(self, x):
+            return torch.stack([torch.zeros(len(x)), 4 * x[:, 10:14].mean((1, 2))], dim=1)
+
+    found = compare(Middle(), HELD_OUT, ["saliency"], TRAIN, fills=("mean",), aligned=True, device="cpu")
+    assert "The middle of the window alone does as well" in found.recommendation
+
+
+def test_memory_counts_what_explaining_holds(model):
+    class Greedy(IntegratedGradients):
+        name = "greedy"
+
+        def _explain(self, batch):
+            self.held = torch.ones(24 * 2**20)  # 96 MiB
+            return super()._explain(batch)
+
+    found = compare(model, HELD_OUT, [Greedy(model, device="cpu"), "saliency"], TRAIN, fills=("mean",), device="cpu")
+    table = found.table()["megabytes"]
+    if np.isfinite(table["greedy"]):  # measured on Linux
+        assert table["greedy"] > 80 > table["saliency"]
+
+
+def test_a_stopped_fit_goes_on_from_its_checkpoint(model, tmp_path, monkeypatch):
+    config = TimeXConfig(epochs=3)
+    methods = [TimeX(model, config=config, device="cpu")]
+    options = {"fills": ("mean",), "folder": tmp_path, "device": "cpu", "progress": False}
+    whole = compare(model, HELD_OUT, [TimeX(model, config=config, device="cpu")], TRAIN, fills=("mean",), device="cpu")
+    kept, keep = [], Stage.keep
+
+    def interrupted(self, epoch, state):
+        keep(self, epoch, state)
+        kept.append(epoch)
+        if len(kept) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stage, "keep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        compare(model, HELD_OUT, methods, TRAIN, **options)
+    assert list(tmp_path.glob("timex-*.fit"))
+    found = compare(model, HELD_OUT, [TimeX(model, config=config, device="cpu")], TRAIN, **options)
+    assert kept[:3] == [1, 2, 3]  # the third epoch came after the stop
+    np.testing.assert_allclose(found.gap("timex"), whole.gap("timex"), atol=1e-5)
+    assert not list(tmp_path.glob("timex-*.fit"))
+
+
+def test_a_figure_of_where_methods_disagree(found):
+    left, right, *_ = found.plot(3).axes
+    assert [t.get_text() for t in left.get_xticklabels()] == ["gradients", "saliency"]
+    assert right.get_title().startswith("where methods disagree: sample 3")
+    assert found.plot().axes[1].get_title() == "where methods disagree: mean of 60 samples"
 
 
 def test_equal_methods_are_named_with_the_quicker_one(model):

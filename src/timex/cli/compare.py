@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
 RUNS = "compare"
 """Folder in the explainer's, where the runs of a comparison are kept."""
-SHOWN = ("gap", "comprehensiveness", "sufficiency")
-"""Scores in the printed table; the JSON file has all."""
+SHOWN = ("comprehensiveness", "sufficiency")
+"""Scores in the printed table beside the gap, mean over the fills; the JSON file has all."""
 METHODS = "gradients,ig,occlusion"
+FIGURES = (".png", ".svg", ".pdf")
 
 
 def compare(
@@ -31,7 +33,16 @@ def compare(
     train: Annotated[
         str | None, typer.Option(help="Series to fit methods on; by default those of --data, or its train part for a name.")
     ] = None,
+    aligned: Annotated[
+        bool, typer.Option("--aligned", help="All windows are cut around the same event: the control centre joins the others.")
+    ] = False,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Also compute InterpretTime's scores and DDS, PES, CMI.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="JSON file to write every score to.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Figure of where the methods disagree, mean over the series: .png, .svg or .pdf.")
+    ] = None,
     model: Model = None,
     trust_model: TrustModel = False,
     fold: Fold = 0,
@@ -41,20 +52,27 @@ def compare(
 ) -> None:
     """Compare methods on your own model: which explanations point at its evidence? No known deciding cells are needed.
 
-    Cells are hidden in the order of every method's scores, and the model answers. Finished methods are kept in the explainer's
-    folder: the same command goes on from there.
+    Cells are hidden in the order of every method's scores, and the model answers, under four fills. Finished methods, and
+    checkpoints of fits, are kept in the explainer's folder: the same command goes on from there.
     """
     from timex.cli.inputs import explained_series, warn_of_missing
     from timex.cli.models import open_explainer
 
     if out is not None:
         check_file(out, ".json")
+    if plot is not None:
+        check_file(plot, *FIGURES, option="--plot")
     fitted = open_explainer(explainer, model, trust_model, device)
     series = explained_series(data, fold, fitted.fitted.names, max_bytes)
     warn_of_missing(fitted.fitted.reference, series)
     known = series_to_fit(train, data, fold, max_bytes)
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    run_comparison(fitted, series, known, names, explainer / RUNS, seed, out)
+    found = run_comparison(fitted, series, known, names, explainer / RUNS, seed, out, aligned, thorough)
+    if plot is not None:
+        from timex.report.plots import save
+
+        save(found.plot(), plot)
+        console.print(f"Figure written to {plot}")
 
 
 def series_to_fit(train: str | None, data: str, fold: int, max_bytes: int | None) -> Series | None:
@@ -68,30 +86,51 @@ def series_to_fit(train: str | None, data: str, fold: int, max_bytes: int | None
 
 
 def run_comparison(
-    fitted: TimeX, series: Series, train: Series | None, methods: list[str], folder: Path, seed: int, out: Path | None
-) -> None:
+    fitted: TimeX,
+    series: Series,
+    train: Series | None,
+    methods: list[str],
+    folder: Path,
+    seed: int,
+    out: Path | None,
+    aligned: bool = False,
+    thorough: bool = False,
+) -> Comparison:
     """Compare TimeX with other methods, print the table, and write the scores."""
     from timex.trust import compare as compared
     from timex.trust.measure import model_of
 
-    found = compared(model_of(fitted), series, [fitted, *methods], train, folder=folder, seed=seed, device=fitted.device)
+    asked: list[str | TimeX] = [fitted, *methods]
+    found = compared(
+        model_of(fitted),
+        series,
+        asked,
+        train,
+        aligned=aligned,
+        thorough=thorough,
+        folder=folder,
+        seed=seed,
+        device=fitted.device,
+    )
     print_comparison(found)
     if out is not None:
         write_json(found.to_dict(), out)
         console.print(f"Scores written to {out}")
+    return found
 
 
 def print_comparison(found: Comparison) -> None:
     """A row per method, best first; the agreement of the methods; the recommendation."""
-    fills = list(found.scores[found.best])
-    columns = [f"{name} ({fill})" for fill in fills for name in SHOWN]
-    table = Table(
-        "method", *columns, "behind the best", "ms a sample", "fit s", title="the model's own answers, mean per sample"
-    )
+    gaps = [f"gap ({fill})" for fill in found.scores[found.best]]
+    cost = ("ms a sample", "fit s", "MB")
+    table = Table("method", *gaps, "behind the best", *SHOWN, *cost, title="the model's own answers, mean per sample")
     for method, row in found.table().iterrows():
         behind = "best" if method == found.best else str(found.behind(str(method)))
-        times = (f"{1000 * row['seconds_per_sample']:.1f}", f"{row['fit_seconds']:.1f}" if row["fit_seconds"] else "-")
-        table.add_row(str(method), *(f"{row[name]:+.3f}" for name in columns), behind, *times)
+        means = (found.mean(str(method), name) for name in SHOWN)
+        fit = f"{row['fit_seconds']:.1f}" if row["fit_seconds"] else "-"
+        memory = "-" if isnan(row["megabytes"]) else f"{row['megabytes']:.0f}"
+        values = (*(f"{row[name]:+.3f}" for name in gaps), behind, *(f"{value:+.3f}" for value in means))
+        table.add_row(str(method), *values, f"{1000 * row['seconds_per_sample']:.1f}", fit, memory)
     console.print(table)
     alike = Table("rank correlation", *found.ranking)
     for method in found.ranking:

@@ -21,12 +21,12 @@ def check_folder(folder: Path) -> None:
     _try_to_write(folder)
 
 
-def check_file(file: Path, *suffixes: str) -> None:
+def check_file(file: Path, *suffixes: str, option: str = "--out") -> None:
     """Refuse an output file that cannot be written, or that has none of the suffixes."""
     if file.suffix not in suffixes:
-        raise ValueError(f"Expected --out to end in {' or '.join(suffixes)}, got {file.name!r}.")
+        raise ValueError(f"Expected {option} to end in {' or '.join(suffixes)}, got {file.name!r}.")
     if file.is_dir():
-        raise ValueError(f"Expected a file for --out, got the folder {file}.")
+        raise ValueError(f"Expected a file for {option}, got the folder {file}.")
     _try_to_write(file.parent)
 
 

@@ -25,7 +25,7 @@ from timex.method.masking import filled
 from timex.method.model import TimeXModel
 from timex.method.quality import Quality, quality_of
 from timex.method.task import Names, Task
-from timex.metrics.familiarity import MOST, traits
+from timex.metrics.familiarity import MOST, distance_from, traits
 from timex.records import Baseline, Series
 from timex.reference.base import ReferenceModel
 from timex.reference.beside import beside
@@ -58,6 +58,7 @@ class Fitted:
         history: One row per epoch, of the generator and then of the surrogate.
         quality: How good the fit is, measured without ground truth.
         traits: What some training series are like (`timex.metrics.traits`); None for fits saved before these were kept.
+        distance: How far the median training series lies from the training mean, in deviations; None as for `traits`.
     """
 
     config: TimeXConfig
@@ -75,6 +76,7 @@ class Fitted:
     history: History
     quality: Quality
     traits: NDArray[np.float32] | None = None
+    distance: float | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -165,6 +167,7 @@ def finish(task: Task, masks: Masks, history: History) -> Fitted:
         history=history,
         quality=quality_of(masks.val, torch.as_tensor(task.val.observed), agreement, predicted),
         traits=traits_of(task.train, task.config.seed),
+        distance=float(np.median(distance_from(task.baseline, task.train))),
     )
 
 

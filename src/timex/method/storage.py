@@ -59,6 +59,7 @@ def save(explainer: TimeX, folder: Path) -> Path:
         "names": dataclasses.asdict(fitted.names),
         "quality": dataclasses.asdict(fitted.quality),
         "history": fitted.history,
+        "distance": fitted.distance,
     }
     return write_folder(folder, "explainer", description, tensors)
 
@@ -104,6 +105,7 @@ def restored(explainer: TimeX, description: dict[str, Any], tensors: Tensors) ->
         names=names_of(description),
         extras=extras,
         history=tuple(description["history"]),
+        distance=description.get("distance"),
         traits=tensors["traits"].numpy() if "traits" in tensors else None,
         quality=Quality(**{**description["quality"], "flat": tuple(description["quality"]["flat"])}),
     )

@@ -5,7 +5,7 @@ Shapes: N samples, T time steps, D channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -34,6 +34,27 @@ def rank_correlation(a: ArrayLike, b: ArrayLike, observed: ArrayLike | None = No
     x, y = (r - np.nanmean(r, axis=1, keepdims=True) for r in ranks)
     scale = np.sqrt(np.nansum(x**2, axis=1) * np.nansum(y**2, axis=1))
     return np.where(scale > 0, np.nansum(x * y, axis=1) / np.where(scale > 0, scale, 1), np.nan)
+
+
+def disagreement(attributions: Sequence[ArrayLike], observed: ArrayLike | None = None) -> Floats:
+    """Where methods disagree, (N, T, D): the standard deviation over methods of a cell's rank among its sample's cells.
+
+    Ranks of |attribution| go from 0 to 1; equal values share their mean rank. Cells that were not measured have 0.
+
+    >>> disagreement([[[[1.0], [2.0], [4.0]]], [[[9.0], [5.0], [3.0]]]]).ravel()
+    array([0.5, 0. , 0.5])
+    """
+    from scipy.stats import rankdata
+
+    shape = np.shape(attributions[0])
+    seen = np.ones(shape, dtype=bool) if observed is None else np.broadcast_to(np.asarray(observed, dtype=bool), shape)
+    rows = seen.reshape(shape[0], -1)
+    n = rows.sum(axis=1, keepdims=True)
+    ranks = []
+    for a in attributions:
+        values = np.where(rows, np.abs(np.asarray(a, dtype=np.float64)).reshape(rows.shape), np.nan)
+        ranks.append((rankdata(values, axis=1, nan_policy="omit") - 1) / np.maximum(n - 1, 1))
+    return np.where(rows, np.std(ranks, axis=0), 0).reshape(shape)
 
 
 def stability(

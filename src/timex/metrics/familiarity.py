@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from timex.records import Series
+from timex.records import Baseline, Series
 
 Floats = NDArray[np.float64]
 
@@ -27,6 +27,8 @@ scaled one by one have equal means and deviations."""
 TOLERANCE = 0.25
 """Widths of the range of 256 training series by which a series may lie outside of it, 4.2 deviations if they are normal; with
 fewer series as many deviations."""
+FARTHEST = 100.0
+"""Largest distance of a cell that counts, in training deviations: a channel that was constant in training has none."""
 PENALTY = 10.0
 """Weight of the squared coefficients of the classifier, which sees standardised traits."""
 
@@ -96,6 +98,17 @@ def _comparable(found: Floats) -> Floats:
 def _mean(x: Floats, seen: NDArray[np.bool_]) -> Floats:
     """Mean over the measured steps, (N, D); 0 where there are none."""
     return np.where(seen, x, 0).sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+
+
+def distance_from(baseline: Baseline, series: Series) -> Floats:
+    """Root mean squared distance of measured cells from the baseline's mean, in its deviations, (N,).
+
+    Cells with next to no deviation in training take a hundredth of the channel's: a constant cell would count without bound.
+    """
+    mean, std = (v.astype(np.float64) for v in baseline)
+    least = 0.01 * np.sqrt((std**2).mean(axis=0) + mean.var(axis=0)) + np.finfo(np.float32).tiny
+    z = np.where(series.observed, (series.x - mean) / np.maximum(std, least), 0).clip(-FARTHEST, FARTHEST)
+    return np.sqrt((z**2).sum((1, 2)) / np.maximum(series.observed.sum((1, 2)), 1))
 
 
 def distinction(known: ArrayLike, other: ArrayLike, seed: int = 0) -> float:

@@ -38,6 +38,7 @@ from timex.trust.measure import (
     shuffled_correlation,
     shuffled_gap,
     unlikeness,
+    usual_distance,
 )
 
 MOST = 500
@@ -188,7 +189,7 @@ def _of_model(
         yield rules.accuracy(recall_over_chance(m.predicted, series.y, m.n_classes), 1 / m.n_classes)
     if isinstance(explainer, TimeX) and has_weights(model_of(explainer)):
         yield rules.same_model(fitted_on_this_model(explainer))
-    yield rules.distance(float(np.median(m.distance)))
+    yield rules.distance(float(np.median(m.distance)), usual_distance(explainer, train))
     if not np.isnan(unlike := unlikeness(explainer, series, train)):
         yield rules.familiar(unlike)
     if isinstance(explainer, TimeX):
@@ -232,10 +233,11 @@ def _steady(
 
 
 def _hiding(m: Measured) -> Iterator[Finding]:
-    yield rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()))
+    over_random = Interval.of(m.gap - m.random)
+    yield rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()), ordered=over_random.low > 0)
     yield rules.kept_alone(float(m.alone.mean()))
     yield rules.without_kept(float(m.without.mean()))
-    yield rules.gap(float(m.gap.mean()), Interval.of(m.gap - m.random))
+    yield rules.gap(float(m.gap.mean()), over_random)
 
 
 def _of_surrogate(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -20,8 +20,9 @@ from torch import Tensor
 from timex.explainers import Random
 from timex.explainers.base import Explainer
 from timex.metrics import Probe, faithfulness_scores, rank_correlation
+from timex.metrics.faithfulness import degradation, interpret_time
 from timex.metrics.hiding import Fill
-from timex.records import Series, as_series
+from timex.records import Explanation, Series, as_series
 from timex.reference.adaptation import How
 from timex.registry import EXPLAINERS, find
 from timex.trust.check import sampled
@@ -31,6 +32,7 @@ from timex.trust.runs import Run, Runs
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +40,11 @@ METHODS = ("gradients", "ig", "occlusion")
 """Methods of a comparison by default: quick ones."""
 CONTROLS = ("amplitude", "random")
 """Methods that see no model; every comparison has them."""
+ALIGNED = "centre"
+"""The control that joins them where the windows of all series are cut around the same event."""
 MOST = 200
 """Series of a comparison; more are sampled."""
-FILLS: tuple[Fill, ...] = ("mean", "local")
+FILLS: tuple[Fill, ...] = ("mean", "zero", "draw", "local")
 """Fills by default: rankings of methods differ from fill to fill."""
 
 
@@ -52,11 +56,13 @@ class Comparison:
         runs: Explanations and times by method.
         scores: Scores of every sample, (N,), by method, then fill, then name (`timex.metrics.faithfulness`).
         skipped: Why a method could not be run, by method.
+        summaries: Scores of all samples together, by method, then fill, then name; empty unless the comparison was thorough.
     """
 
     runs: dict[str, Run]
     scores: dict[str, dict[str, dict[str, Floats]]]
     skipped: dict[str, str]
+    summaries: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
     def gap(self, method: str) -> Floats:
         """The evidence gap of every sample, mean over the fills, (N,)."""
@@ -70,7 +76,7 @@ class Comparison:
     @property
     def best(self) -> str:
         """The first of the ranking that sees the model."""
-        return next((method for method in self.ranking if method not in CONTROLS), self.ranking[0])
+        return next((method for method in self.ranking if method not in (*CONTROLS, ALIGNED)), self.ranking[0])
 
     def behind(self, method: str) -> Interval:
         """The evidence gap of the best method less that of another, paired by sample."""
@@ -99,10 +105,26 @@ class Comparison:
                 for fill, scores in self.scores[method].items()
                 for name, values in scores.items()
             }
+            for fill, summary in self.summaries.get(method, {}).items():
+                found |= {f"{name} ({fill})": value for name, value in summary.items()}
             behind = self.behind(method)._asdict()
-            times = {"seconds_per_sample": self.runs[method].seconds, "fit_seconds": self.runs[method].fit_seconds}
-            rows[method] = {**found, **{f"behind_{name}": value for name, value in behind.items()}, **times}
+            run = self.runs[method]
+            cost = {"seconds_per_sample": run.seconds, "fit_seconds": run.fit_seconds, "megabytes": run.megabytes}
+            rows[method] = {**found, **{f"behind_{name}": value for name, value in behind.items()}, **cost}
         return pd.DataFrame.from_dict(rows, orient="index")
+
+    def mean(self, method: str, name: str) -> float:
+        """The mean of a score over samples and fills."""
+        return float(np.mean([scores[name].mean() for scores in self.scores[method].values()]))
+
+    def plot(self, index: int | None = None) -> Figure:
+        """A figure of the methods' rank correlations and of where they disagree: in one sample, or the mean over all."""
+        from timex.report.plots import plot_disagreement
+
+        seeing = [method for method in self.ranking if method not in (*CONTROLS, ALIGNED)]
+        shown = seeing if len(seeing) > 1 else self.ranking
+        explanations = {method: self.runs[method].explanation for method in shown}
+        return plot_disagreement(explanations, self.correlation.loc[shown, shown].to_numpy(), index)
 
     @property
     def recommendation(self) -> str:
@@ -127,6 +149,8 @@ def compare(
     train: ArrayLike | Tensor | Series | None = None,
     *,
     fills: Sequence[Fill] = FILLS,
+    aligned: bool = False,
+    thorough: bool = False,
     folder: str | Path | None = None,
     most: int = MOST,
     seed: int = 0,
@@ -142,8 +166,11 @@ def compare(
         methods: Names from `timex.registry.EXPLAINERS`, or explainers of the same model with settings of their own. An
             explainer that needs a fit must have one. The controls amplitude and random are added.
         train: Series to fit on, and the source of the values that replace hidden cells; by default x.
-        fills: What takes the place of hidden cells (`timex.metrics.hiding.Fill`).
-        folder: Keep explanations there. The same comparison, started again, goes on from them.
+        fills: What takes the place of hidden cells (`timex.metrics.hiding.Fill`); methods rank by their mean over the fills.
+        aligned: Whether all windows are cut around the same event, as heart beats are. The control centre then joins the
+            others, since the place alone may tell which cells decide.
+        thorough: Also compute InterpretTime's scores and DDS, PES and CMI: about half as long again.
+        folder: Keep explanations there, and checkpoints of fits. The same comparison, started again, goes on from them.
         most: Series to compare on; more are sampled.
         seed: Seed of the sample and of random orders.
         device: Where to run; by default the GPU if there is one.
@@ -169,8 +196,8 @@ def compare(
     probes = [Probe(predict_of(reference.model, series, reference.device), series, known, fill, seed=seed) for fill in fills]
     runs = Runs(reference.model, answers, known, None if folder is None else Path(folder), progress)
     done: dict[str, Run] = {}
-    scores, skipped = {}, {}
-    for name, make in _makers(methods).items():
+    scores, skipped, summaries = {}, {}, {}
+    for name, make in _makers([*CONTROLS, *([ALIGNED] if aligned else []), *methods]).items():
         try:
             done[name] = runs.of(make(model, device, how), series)
         except ValueError as error:  # the method cannot explain this model or these series
@@ -178,11 +205,21 @@ def compare(
             skipped[name] = str(error)
             continue
         scores[name] = {str(p.fill): faithfulness_scores(done[name].explanation, p) for p in probes}
-    return Comparison(done, scores, skipped)
+        if thorough:
+            summaries[name] = {str(p.fill): _summary(p, done[name].explanation) for p in probes}
+    return Comparison(done, scores, skipped, summaries)
+
+
+def _summary(probe: Probe, explanation: Explanation) -> dict[str, float]:
+    """Scores that are defined for all samples together."""
+    a = explanation.attribution
+    dds, pes, cmi = degradation(probe, a, steps=10)
+    top, bottom, f1 = interpret_time(probe, np.abs(a))
+    return {"dds": float(dds.mean()), "pes": pes, "cmi": cmi, "aucs_top": top, "aucs_bottom": bottom, "f1s": f1}
 
 
 def _makers(methods: Sequence[str | Explainer[Any]]) -> dict[str, Callable[[Any, Any, How], Explainer[Any]]]:
-    """How to make the explainer of every method, and of the controls, by name."""
+    """How to make the explainer of every method, by name."""
 
     def maker(method: str | Explainer[Any]) -> Callable[[Any, Any, How], Explainer[Any]]:
         if isinstance(method, Explainer):
@@ -190,13 +227,14 @@ def _makers(methods: Sequence[str | Explainer[Any]]) -> dict[str, Callable[[Any,
         cls = find(EXPLAINERS, method, "method")
         return lambda model, device, how: cls(model, device=device, **how)
 
-    named = {m.name if isinstance(m, Explainer) else m: m for m in (*CONTROLS, *methods)}
+    named = {m.name if isinstance(m, Explainer) else m: m for m in methods}
     return {name: maker(method) for name, method in named.items()}
 
 
 def _recommendation(found: Comparison) -> list[str]:
     best, runs = found.best, found.runs
-    if best in CONTROLS:
+    blind = (*CONTROLS, ALIGNED)
+    if best in blind:
         return ["No method that sees the model could be run: see skipped."]
     over_random = Interval.of(found.gap(best) - found.gap("random"))
     if over_random.low <= 0:
@@ -205,7 +243,7 @@ def _recommendation(found: Comparison) -> list[str]:
             f"(evidence gap of {best} over random {over_random})."
         ]
     said = [f"Use {best}: its evidence gap, {found.gap(best).mean():+.2f}, is the largest of the methods that see the model."]
-    equal = [m for m in found.ranking if m not in (best, *CONTROLS) and found.behind(m).low <= 0]
+    equal = [m for m in found.ranking if m not in (best, *blind) and found.behind(m).low <= 0]
     if equal:
         said.append(f"Not clearly worse: {', '.join(equal)} (the interval of the difference includes 0).")
         quickest = min(equal, key=lambda m: runs[m].seconds)
@@ -213,7 +251,9 @@ def _recommendation(found: Comparison) -> list[str]:
             said.append(f"Of these, {quickest} is {runs[best].seconds / runs[quickest].seconds:.0f} times as fast.")
     if "amplitude" in runs and found.behind("amplitude").low <= 0:
         said.append("The size of the values alone does as well: on these series the largest values decide.")
-    seen = [m for m in found.ranking if m not in CONTROLS]
+    if ALIGNED in runs and found.behind(ALIGNED).low <= 0:
+        said.append("The middle of the window alone does as well: on these series the place decides.")
+    seen = [m for m in found.ranking if m not in blind]
     for fill in found.scores[best]:
         first = max(seen, key=lambda m: found.scores[m][fill]["gap"].mean())
         if first != best:

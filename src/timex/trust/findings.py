@@ -34,7 +34,7 @@ STEADY = 0.5
 BEHIND_LITTLE, BEHIND_FAR = 0.1, 0.4
 """How far the evidence gap may stay behind that of plain gradients: little, and too far."""
 USUAL, FAR = (0.5, 1.5), (1 / 3, 2.0)
-"""Median distance of series from the training mean, in training deviations: the usual range, and that of doubt."""
+"""Median distance of series from the training mean, over that of training series: the usual range, and that of doubt."""
 UNLIKE, FOREIGN = 0.8, 0.95
 """AUROC at which a classifier tells the series from training series: from which on they differ, and differ too much."""
 EPOCHS_TO_SEE = 4
@@ -93,13 +93,14 @@ def same_model(same: bool) -> Finding:
     return Finding("same model", 0.0, "do not use", meaning, "fit the explainer again")
 
 
-def distance(median: float) -> Finding:
-    """Whether the series lie where the training series lie."""
-    meaning = f"the median series lies {median:.2f} training deviations from the training mean (expected: about 1)"
-    if USUAL[0] <= median <= USUAL[1]:
+def distance(median: float, usual: float = 1.0) -> Finding:
+    """Whether the series lie where the training series lie, whose median distance from their mean is `usual`."""
+    meaning = f"the median series lies {median:.2f} training deviations from the training mean (usual: {usual:.2f})"
+    share = median / usual if usual > 0 else float("inf")
+    if USUAL[0] <= share <= USUAL[1]:
         return Finding("training range", median, "trust", meaning)
     advice = "scale the series as in the fit, or fit on series like these"
-    return Finding("training range", median, "weak" if FAR[0] <= median <= FAR[1] else "do not use", meaning, advice)
+    return Finding("training range", median, "weak" if FAR[0] <= share <= FAR[1] else "do not use", meaning, advice)
 
 
 def accuracy(over_chance: Interval, chance: float) -> Finding:
@@ -136,9 +137,18 @@ def length(values: Sequence[float]) -> Finding:
     return Finding("length of fit", n, "weak", meaning, "fit for more epochs")
 
 
-def kept_share(share: float, empty: float) -> Finding:
-    """Whether the explanation singles anything out."""
+def kept_share(share: float, empty: float, ordered: bool = False) -> Finding:
+    """Whether the explanation singles anything out.
+
+    Args:
+        share: Share of the cells kept.
+        empty: Share of the series of which none is kept.
+        ordered: Whether the scores put the evidence first, clearly better than a random order: they then say more than a mask
+            that keeps nearly everything.
+    """
     meaning = f"{share:.1%} of the cells are kept; {empty:.1%} of the series keep none"
+    if share > KEPT_NEARLY_ALL and ordered:
+        return Finding("share kept", share, "weak", meaning, "read the order of the scores, not the mask")
     if share > KEPT_NEARLY_ALL:
         return Finding("share kept", share, "do not use", meaning, "fit for more epochs, or on more series")
     if empty > 0.5:

@@ -18,10 +18,10 @@ from timex.explainers import Amplitude, Random
 from timex.explainers.base import Explainer
 from timex.explainers.smoothed_gradients import ChosenWidth, Gradients, GradientsConfig
 from timex.method.explainer import TimeX
-from timex.metrics import Probe, distinction, rank_correlation, stability, traits
+from timex.metrics import Probe, distance_from, distinction, rank_correlation, stability, traits
 from timex.metrics.faithfulness import evidence_gap, top_cells
 from timex.metrics.hiding import Fill, Predict
-from timex.records import Baseline, Explanation, Series, as_series
+from timex.records import Explanation, Series, as_series
 from timex.reference.base import ReferenceModel, weights_hash
 from timex.reference.blackbox import BlackBox
 from timex.reference.predict import model_predict
@@ -36,8 +36,6 @@ TOP = 0.15
 """Share of the cells that count as kept if a method gives scores and no mask."""
 POINTS = 16
 """Points of the integrated gradients that explanations are compared with."""
-FARTHEST = 100.0
-"""Largest distance of a cell that counts, in training deviations: a channel that was constant in training has none."""
 SHUFFLES = 2
 """Models with shuffled weights."""
 NOISE, MOVED = 0.05, 100
@@ -129,15 +127,12 @@ def over_time(attribution: NDArray[np.float32], series: Series) -> Floats:
     return np.broadcast_to(total / np.maximum(seen.sum(axis=1, keepdims=True), 1), series.shape)
 
 
-def distance_from(baseline: Baseline, series: Series) -> Floats:
-    """Root mean squared distance of measured cells from the baseline's mean, in its deviations, (N,).
-
-    Cells with next to no deviation in training take a hundredth of the channel's: a constant cell would count without bound.
-    """
-    mean, std = (v.astype(np.float64) for v in baseline)
-    least = 0.01 * np.sqrt((std**2).mean(axis=0) + mean.var(axis=0)) + np.finfo(np.float32).tiny
-    z = np.where(series.observed, (series.x - mean) / np.maximum(std, least), 0).clip(-FARTHEST, FARTHEST)
-    return np.sqrt((z**2).sum((1, 2)) / np.maximum(series.observed.sum((1, 2)), 1))
+def usual_distance(explainer: Explainer[Any], train: Series | None) -> float:
+    """The distance of the median training series from the training mean; 1, as of normal values, where it is not known."""
+    if train is not None:
+        return float(np.median(distance_from(train.baseline(), train)))
+    known = explainer.fitted.distance if isinstance(explainer, TimeX) else None
+    return 1.0 if known is None else known
 
 
 def unlikeness(explainer: Explainer[Any], series: Series, train: Series | None) -> float:

@@ -12,10 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from timex.engine import Checkpoint
 from timex.explainers.base import Explainer
 from timex.io.atomic import atomic_path
 from timex.records import Explanation, Series
 from timex.reference.base import ReferenceModel, weights_hash
+from timex.trust.interval import plain
+from timex.trust.memory import Peak
 
 log = logging.getLogger(__name__)
 
@@ -28,11 +31,13 @@ class Run:
         explanation: Its explanations.
         seconds: Time to explain one sample.
         fit_seconds: Time of the fit; 0 without one, or if the explainer came fitted.
+        megabytes: Memory at the peak of explaining, beyond what was held before; NaN where it cannot be measured.
     """
 
     explanation: Explanation
     seconds: float
     fit_seconds: float
+    megabytes: float = float("nan")
 
 
 class Runs:
@@ -64,19 +69,26 @@ class Runs:
         path = self.folder / f"{explainer.name}-{key[:16]}.npz"
         times = path.with_suffix(".json")
         if path.is_file() and times.is_file():
-            return Run(Explanation.load(path), **json.loads(times.read_text()))
-        made = self._made(explainer, series)
+            kept = {"megabytes": None, **json.loads(times.read_text())}
+            kept["megabytes"] = float("nan") if kept["megabytes"] is None else kept["megabytes"]
+            return Run(Explanation.load(path), **kept)
+        checkpoint = path.with_suffix(".fit") if explainer.keeps_checkpoints else None
+        made = self._made(explainer, series, checkpoint)
         made.explanation.save(path)
+        cost = {"seconds": made.seconds, "fit_seconds": made.fit_seconds, "megabytes": made.megabytes}
         with atomic_path(times) as beside:  # written last: a result without it is not complete
-            beside.write_text(json.dumps({"seconds": made.seconds, "fit_seconds": made.fit_seconds}) + "\n")
+            beside.write_text(json.dumps(plain(cost)) + "\n")
+        if checkpoint is not None:
+            Checkpoint(checkpoint).clear()
         return made
 
-    def _made(self, explainer: Explainer[Any], series: Series) -> Run:
-        """Fit an explainer that needs a fit and has none, and explain the series."""
+    def _made(self, explainer: Explainer[Any], series: Series, checkpoint: Path | None = None) -> Run:
+        """Fit an explainer that needs a fit and has none, and explain the series. A stopped fit goes on from its checkpoint."""
         started = time.perf_counter()
         if explainer.needs_fit and explainer.fitted_ is None:
             log.info("fitting %s on %d series", explainer.name, len(self.train))
-            explainer.fit(self.train, progress=self.progress)
+            explainer.fit(self.train, progress=self.progress, checkpoint=checkpoint)
         fitted = time.perf_counter()
-        explanation = explainer.explain(series)
-        return Run(explanation, (time.perf_counter() - fitted) / len(series), fitted - started)
+        with Peak(explainer.device) as peak:
+            explanation = explainer.explain(series)
+        return Run(explanation, (time.perf_counter() - fitted) / len(series), fitted - started, peak.megabytes)

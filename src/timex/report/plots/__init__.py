@@ -5,6 +5,7 @@ Every function builds a `matplotlib.figure.Figure` and returns it: no pyplot, no
 
 from timex.report.plots.comparison import plot_comparison
 from timex.report.plots.curves import plot_curves
+from timex.report.plots.disagreement import plot_disagreement
 from timex.report.plots.explanation import plot_explanation
 from timex.report.plots.files import save
 from timex.report.plots.landmarks import plot_landmarks
@@ -16,6 +17,7 @@ __all__ = [
     "SEQUENTIAL",
     "plot_comparison",
     "plot_curves",
+    "plot_disagreement",
     "plot_explanation",
     "plot_history",
     "plot_landmarks",
