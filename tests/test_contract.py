@@ -28,6 +28,7 @@ from timex.explainers import (
     RandomConfig,
     SegmentsConfig,
     SGTConfig,
+    ShapeletsConfig,
     ShapleySamplingConfig,
     SmoothGradConfig,
     StepGradientsConfig,
@@ -66,8 +67,9 @@ CONFIGS = {
     "temporal_ig": StepGradientsConfig(n_points=2),
     "augmented_occlusion": AugmentedOcclusionConfig(draws=2),
     "feature_permutation": FeaturePermutationConfig(draws=2),
-    "lime": LimeConfig(n_segments=5, n_samples=30),
+    "lime": LimeConfig(n_segments=5, n_samples=30, segmentation="shape_changes", fill="line"),
     "kernel_shap": SegmentsConfig(n_segments=5, n_samples=30, segmentation="change_points", fill="mean"),
+    "shapelets": ShapeletsConfig(steps=5, n_samples=30),
     "shapley_sampling": ShapleySamplingConfig(permutations=3),
 }
 """Quick settings for those that have any."""

@@ -29,6 +29,7 @@ from timex.explainers.random_gradients import (
 )
 from timex.explainers.segments import KernelShap, Lime, LimeConfig, SegmentsConfig
 from timex.explainers.sgt import SGTConfig, SGTGrad
+from timex.explainers.shapelets import Shapelets, ShapeletsConfig
 from timex.explainers.shapley import ShapleySampling, ShapleySamplingConfig
 from timex.explainers.smoothed_gradients import Gradients, GradientsConfig
 from timex.explainers.step_gradients import SequentialIG, StepGradientsConfig, TemporalIG
@@ -69,6 +70,8 @@ __all__ = [
     "Saliency",
     "SegmentsConfig",
     "SequentialIG",
+    "Shapelets",
+    "ShapeletsConfig",
     "ShapleySampling",
     "ShapleySamplingConfig",
     "SmoothGrad",

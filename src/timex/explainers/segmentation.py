@@ -1,4 +1,4 @@
-"""Cutting every channel of every series into segments: at equal distances, or where its mean changes.
+"""Cutting every channel of every series into segments: at equal distances, where its mean changes, or where its shapes do.
 
 Shapes: B samples, T time steps, D channels; P segments of a channel.
 """
@@ -6,7 +6,11 @@ Shapes: B samples, T time steps, D channels; P segments of a channel.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
+
+PROFILE_CELLS = 2**24
+"""Distances between windows that the matrix profile holds at once: 64 MB."""
 
 
 def uniform_cuts(x: Tensor, observed: Tensor | None, n_segments: int) -> Tensor:
@@ -42,6 +46,86 @@ def change_points(x: Tensor, observed: Tensor | None, n_segments: int) -> Tensor
         gain = _square(total, count, start, step) + _square(total, count, step, end) - _square(total, count, start, end)
         first.scatter_(1, gain.masked_fill(first, -torch.inf).argmax(1, keepdim=True), True)
     return first.view(b, d, t).transpose(1, 2)
+
+
+def shape_changes(x: Tensor, observed: Tensor | None, n_segments: int) -> Tensor:
+    """Whether a segment begins at a cell, (B, T, D): every channel is cut where fewest shapes are repeated across, P - 1 times.
+
+    After FLUSS (Gharghabi et al., 2017): an arc leads from every window to the most similar other one, by the matrix profile.
+    Windows of one regime resemble each other, so few arcs cross its ends. Cuts have the fewest arcs for their place, and lie at
+    least a window apart while there is room. Missing cells count as zero.
+    """
+    b, t, d = x.shape
+    p = min(n_segments, t)
+    width = max(3, t // (2 * p))
+    first = (torch.arange(t, device=x.device) == 0).expand(b * d, -1).clone()
+    rows = x.transpose(1, 2).reshape(b * d, t)
+    cost = crossings(rows, width) if width < t else torch.ones_like(rows)
+    for _ in range(p - 1):
+        near = F.max_pool1d(F.pad(first.to(x.dtype), (width - 1, width - 1)), 2 * width - 1, 1) > 0
+        found = (cost + 10 * near).masked_fill(first, torch.inf)
+        first.scatter_(1, found.argmin(1, keepdim=True), True)
+    return first.view(b, d, t).transpose(1, 2)
+
+
+def crossings(rows: Tensor, width: int) -> Tensor:
+    """Arcs that cross the border before every step, over those expected of random arcs, at most 1, (R, T); 1 near the ends.
+
+    An arc joins each window of `width` steps and the other window nearest to it by the distance of their z-scores; windows that
+    overlap by more than half do not count as other. n windows with random arcs would have 2 i (n - i) / n across place i.
+
+    Args:
+        rows: Series of one channel, (R, T).
+        width: Steps of a window, fewer than T.
+    """
+    windows = rows.unfold(1, width, 1)  # (R, W, width)
+    n = windows.shape[1]
+    centred = windows - windows.mean(2, keepdim=True)
+    scaled = centred / centred.square().mean(2, keepdim=True).sqrt().clamp_min(1e-6)
+    place = torch.arange(n, device=rows.device)
+    overlap = (place[:, None] - place).abs() < max(1, min(width // 2, (n - 1) // 2))
+    parts = [
+        torch.cdist(part, part).masked_fill(overlap, torch.inf).argmin(2)
+        for part in scaled.split(max(1, PROFILE_CELLS // n**2))
+    ]
+    partner = torch.cat(parts)  # (R, W)
+    low, high = torch.minimum(place, partner), torch.maximum(place, partner)
+    change = torch.zeros(len(rows), n + 1, device=rows.device)
+    one = torch.ones_like(low, dtype=change.dtype)
+    change.scatter_add_(1, low + 1, one).scatter_add_(1, high + 1, -one)
+    arcs = change.cumsum(1)[:, :n]  # that begin before a place and end at it or after it
+    expected = (2 * place * (n - place) / n).clamp_min(1)
+    found = torch.ones_like(rows)
+    inner = slice(min(width, n // 2), max(n - width, n // 2))
+    shift = width // 2  # a window stands for its middle
+    found[:, inner.start + shift : inner.stop + shift] = (arcs / expected).clamp(max=1)[:, inner]
+    return found
+
+
+def lines_across(x: Tensor, labels: Tensor) -> Tensor:
+    """Every run of equal labels replaced by the straight line from the value before it to the value after it, (B, T, D).
+
+    At an end of the series the line is level; a channel that is one run becomes its mean.
+
+    Example:
+        >>> lines_across(torch.tensor([[[1.0], [9.0], [9.0], [4.0]]]), torch.tensor([[[0], [1], [1], [2]]])).flatten()
+        tensor([9., 2., 3., 9.])
+    """
+    b, t, d = x.shape
+    rows, of = (v.transpose(1, 2).reshape(b * d, t) for v in (x, labels))
+    step = torch.arange(t, device=x.device).expand(b * d, -1)
+    new = torch.ones_like(of, dtype=torch.bool)
+    new[:, 1:] = of[:, 1:] != of[:, :-1]
+    start = torch.where(new, step, 0).cummax(1).values
+    last = torch.ones_like(new)
+    last[:, :-1] = new[:, 1:]
+    end = torch.where(last, step, t).flip(1).cummin(1).values.flip(1)  # the last step of the run
+    before, after = (start - 1).clamp_min(0), (end + 1).clamp_max(t - 1)
+    left, right = rows.gather(1, before), rows.gather(1, after)
+    left, right = torch.where(start > 0, left, right), torch.where(end < t - 1, right, left)
+    share = (step - start + 1) / (end - start + 2)
+    line = torch.where((start == 0) & (end == t - 1), rows.mean(1, keepdim=True), left + share * (right - left))
+    return line.view(b, d, t).transpose(1, 2)
 
 
 def _square(total: Tensor, count: Tensor, start: Tensor, end: Tensor) -> Tensor:

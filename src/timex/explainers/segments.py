@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from timex.explainers.base import Batch, Explainer, uniform_per_sample
-from timex.explainers.segmentation import change_points, labels_of, uniform_cuts
+from timex.explainers.segmentation import change_points, labels_of, lines_across, shape_changes, uniform_cuts
 from timex.settings import Settings, setting
 
+SEGMENTATIONS = {"uniform": uniform_cuts, "change_points": change_points, "shape_changes": shape_changes}
 TINY = 1e-6
 """Added to the diagonal, so that more segments than samples give the smallest solution."""
 
@@ -27,12 +28,14 @@ class SegmentsConfig(Settings):
     """Settings of `Lime` and `KernelShap`."""
 
     n_segments: int = setting(10, "Segments of every channel.", least=1)
-    segmentation: Literal["uniform", "change_points"] = setting(
-        "uniform", "Segments of equal length, or cut where the mean of the channel changes most (binary segmentation)."
+    segmentation: Literal["uniform", "change_points", "shape_changes"] = setting(
+        "uniform",
+        "Segments of equal length, cut where the mean of the channel changes most (binary segmentation), or cut where its "
+        "shapes change (the matrix profile's arcs).",
     )
     n_samples: int = setting(500, "Sets of segments that the model sees.", least=2)
-    fill: Literal["zero", "mean"] = setting(
-        "zero", "Takes the place of other segments: zero, or the channel's mean in the sample."
+    fill: Literal["zero", "mean", "line"] = setting(
+        "zero", "Takes the place of other segments: zero, the channel's mean in the sample, or a line from end to end."
     )
     seed: int = setting(0, "Seed of the sets.")
 
@@ -49,17 +52,21 @@ class SegmentExplainer(Explainer):
 
     @torch.no_grad()
     def _explain(self, batch: Batch) -> dict[str, Tensor]:
-        cuts = uniform_cuts if self.config.segmentation == "uniform" else change_points
-        labels = labels_of(cuts(batch.x, batch.observed, self.config.n_segments))  # (B, T, D)
-        n_segments = min(self.config.n_segments, batch.x.shape[1]) * batch.x.shape[2]
+        labels, n_segments = self._segments(batch)
         sets = self._sets(batch, n_segments)  # (B, S, M)
         whole = batch.logits.gather(1, batch.target[:, None])[:, 0]
         coefficients = self._coefficients(batch, labels, sets, whole)  # (B, M)
         return {"attribution": coefficients.gather(1, labels.flatten(1)).view_as(batch.x).to(batch.x.dtype)}
 
+    def _segments(self, batch: Batch) -> tuple[Tensor, int]:
+        """The segment of every cell, (B, T, D), and the number of segments M."""
+        cuts = SEGMENTATIONS[self.config.segmentation]
+        n_segments = min(self.config.n_segments, batch.x.shape[1]) * batch.x.shape[2]
+        return labels_of(cuts(batch.x, batch.observed, self.config.n_segments)), n_segments
+
     def answers_to(self, batch: Batch, labels: Tensor, sets: Tensor) -> Tensor:
         """The logit of the target when only some segments are kept, (B, S): sets (B, S, M) of segments `labels` (B, T, D)."""
-        fill = channel_fill(batch, self.config.fill)
+        fill = channel_fill(batch, self.config.fill, labels)
         index = labels.flatten(1)[:, None]  # (B, 1, F)
         found = []
         for part in sets.split(max(1, self._rows(batch.x.shape) // len(batch.x)), dim=1):
@@ -77,11 +84,13 @@ class SegmentExplainer(Explainer):
         raise NotImplementedError(f"{type(self).__name__} must define _coefficients")
 
 
-def channel_fill(batch: Batch, fill: Literal["zero", "mean"]) -> Tensor:
-    """What takes the place of segments, (B, T, D): zero, or the mean of the channel's measured values; missing cells stay 0."""
+def channel_fill(batch: Batch, fill: Literal["zero", "mean", "line"], labels: Tensor) -> Tensor:
+    """What takes the place of segments, (B, T, D), missing cells 0: zero, the mean of the measured values, or lines."""
     if fill == "zero":
         return torch.zeros_like(batch.x)
     seen = torch.ones_like(batch.x) if batch.observed is None else batch.observed.to(batch.x.dtype)
+    if fill == "line":
+        return lines_across(batch.x, labels) * seen
     return (batch.x * seen).sum(1, keepdim=True) / seen.sum(1, keepdim=True).clamp_min(1) * seen
 
 
