@@ -116,6 +116,8 @@ def test_a_device_that_is_not_there(fails, tmp_path, monkeypatch):
         (["fit", "--data", "x.npz", "--out", "o", "--model", "json"], "Expected --model as package.module:factory"),
         (["fit", "--data", "x.npz", "--out", "o", "--model", "no_such:net"], "No module named"),
         (["fit", "--data", "x.npz", "--out", "o", "--model", "json:nothing"], "module 'json' has no 'nothing'"),
+        (["fit", "--data", "x.npz", "--out", "o", "--model", "no.py:net"], "--model no.py:net: there is no file no.py in "),
+        (["fit", "--data", "x.npz", "--out", "o", "--model", "no_such:net"], "give the file: --model path/to/file.py:factory"),
         (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.npz"], "holds no explainer"),
         (["explain", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.txt"], ".npz or .parquet or .csv"),
         (["evaluate", "--explainer", "nowhere", "--data", "x.npz", "--out", "e.txt"], "Expected --out to end in .json"),

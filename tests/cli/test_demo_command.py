@@ -14,8 +14,11 @@ def test_demo(invoke, tmp_path):
     assert scores["timex"]["auprc"] >= 0.75
     assert scores["timex"]["auprc"] > max(scores[name]["auprc"] for name in ("gradients", "ig", "amplitude", "random"))
     pictures = {p.name for p in tmp_path.glob("*.png")}
-    assert pictures == {"explanation.png", "comparison.png", "landmarks.png", "history.png"}
-    assert "open" in output
+    assert pictures == {"explanation.png"}
+    verdict = json.loads((tmp_path / "check.json").read_text())["verdict"]
+    assert f"check on 200 series: {verdict}" in output
+    assert f"Open {tmp_path}/report.html in a browser" in " ".join(output.split())
+    assert all(f"timex {command}" in output for command in ("check", "explain", "inspect"))  # what to try next
     assert (tmp_path / "report.html").stat().st_size < 2_000_000
     explain = ("explain", "--explainer", tmp_path / "explainer", "--data", "lowvar", "--out", tmp_path / "e.npz")
     assert "agree" in invoke(*explain)

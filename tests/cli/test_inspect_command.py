@@ -30,6 +30,14 @@ def test_layers_and_the_embedding(series, invoke, own_model):
     assert "The answer has 3 classes. Without --embedding a fit takes the input of layer 'head', Z = 6." in printed
 
 
+def test_a_model_is_found_by_its_file(series, invoke, own_model, tmp_path_factory, monkeypatch):
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    write_series(elsewhere / "train.npz", series)
+    (own_model / "my_net.py").rename(elsewhere / "renamed_net.py")
+    printed = invoke("inspect", elsewhere / "renamed_net.py:net", "--data", elsewhere / "train.npz")
+    assert "head │ Linear │ (8, 3) │ 3 │" in printed
+
+
 def test_a_black_box_has_no_layers(series, invoke, own_model):
     write_series("train.npz", series)
     (own_model / "my_net.py").write_text("net = lambda: lambda x: x.sum(1)\n")

@@ -569,6 +569,70 @@ class TestOverview:
         assert page.page.locator(".for-trust").is_hidden()
 
 
+def checked(verdict="weak"):
+    """What `Check.to_dict()` gives, with one weak finding; the last class is the default."""
+    good = {"verdict": "trust", "advice": ""}
+    alone = {**good, "name": "kept alone", "value": 0.97, "meaning": "the same class for 97.0% of the series"}
+    without = {**good, "name": "without kept", "value": 0.11, "meaning": "the same class for 11.0% of the series"}
+    doubt = {"name": "amplitude", "value": 0.9, "verdict": "weak", "meaning": "as the size of the values", "advice": "compare"}
+    classes = [
+        {"name": name, "n": 30, "verdict": "trust", "findings": [alone, without] if name != "late" else []}
+        for name in ("early", "second", "third", "late")
+    ]
+    overall = {"name": "all series", "n": 200, "verdict": verdict, "findings": [alone, without, doubt]}
+    return {"verdict": verdict, "default_class": "late", "overall": overall, "classes": classes}
+
+
+class TestChecked:
+    """What `timex check` found, and which explanations small noise changes most."""
+
+    @pytest.fixture
+    def page(self, visit, tmp_path, e):
+        steady = np.linspace(0.3, 0.99, 120)[::-1]
+        given = {"landmarks": make_landmarks((40, 30, 20, 8)), "check": checked(), "stability": steady, "projection": "pca"}
+        return visit(write_report(tmp_path / "report.html", e, **given))
+
+    def test_the_banner_says_what_hiding_cells_showed(self, page):
+        banner = page.text("#banner")
+        assert banner.startswith("The model confirms these explanations in part")
+        for words in ("timex check on 200 series: weak.", "weak, amplitude: as the size of the values. To do: compare."):
+            assert words in banner
+        assert "Kept cells alone\n97 %" in banner
+        page.page.click("#banner summary")
+        assert page.page.locator("#banner td").first.inner_text() == "kept alone"
+        page.screenshot("checked")
+
+    def test_classes_have_their_own_values_and_the_default_is_named(self, page):
+        cards = page.page.locator("#classes article").all_inner_texts()
+        assert "kept cells alone: 97 %" in cards[0]
+        assert "without them: 11 %" in cards[0]
+        assert "default class: predicted for a blank series too" in cards[3]
+        page.page.fill("#search", "90")  # empty, of the third class
+        assert page.text("#trust").startswith("empty")
+        page.page.fill("#search", "7")  # of the default class, trusted
+        assert page.text("#trust").startswith("trusted")
+
+    def test_an_empty_explanation_of_the_default_class_says_so(self, visit, tmp_path):
+        e = make_demo()
+        prediction = np.where(np.arange(120) == 10, 3, e.prediction)
+        path = write_report(tmp_path / "report.html", dataclasses.replace(e, prediction=prediction), check=checked())
+        page = visit(path, "sample=10")
+        assert page.text("#trust") == "default class: predicted for a blank series too (empty)"
+        assert page.page.locator("#trust .chip").get_attribute("class") == "chip default"
+
+    def test_the_least_stable_are_a_click_away(self, page, visit, tmp_path):
+        button = page.page.locator("#attention button").last
+        assert "least stable under small noise (rank correlation from 0.30; 35 below 0.5)" in button.inner_text()
+        button.click()
+        assert page.ask("shown()") == list(range(110, 120))
+        assert page.text("#sample-title") == "Sample 119"
+        page.page.reload()
+        page.page.wait_for_selector("html[data-ready]")
+        assert page.ask("shown()") == list(range(110, 120))
+        page.page.click("#reset")
+        assert page.ask("shown().length") == 120
+
+
 class TestSample:
     """What one explanation says of itself."""
 

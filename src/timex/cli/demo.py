@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
+from timex.cli.check import COLOURS
 from timex.cli.console import console
 from timex.cli.files import check_folder, write_json
 from timex.cli.options import Device, Out, Seed, device_of
@@ -16,21 +18,26 @@ from timex.method.config import TimeXConfig
 from timex.progress import counting_bar
 
 if TYPE_CHECKING:
-    from timex import Explanation, TimeX
+    from timex import Explanation
+    from timex.trust.check import Check
 
 
 DATASET = "lowvar"
 """On this set amplitude, a dummy that knows no model, finds nothing."""
+FITTED, SHOWN, CHECKED = 2_000, 400, 200
+"""Series that TimeX is fitted to, that are explained and scored, and that are checked: few, so that the demo is quick."""
+NOISE = 0.05
+"""Noise on the series, in deviations of each channel, under which explanations should stay."""
 
 
 def demo(
     out: Out = Path("demo"),
     seed: Seed = 0,
     reference_epochs: Annotated[int, typer.Option(help="Epochs of the reference model.")] = 4,
-    epochs: Annotated[int | None, typer.Option(help="Epochs of TimeX; by default about 300 steps.")] = None,
+    epochs: Annotated[int, typer.Option(help="Epochs of TimeX.")] = 6,
     device: Device = None,
 ) -> None:
-    """Train a CNN on LowVar, fit TimeX to it, score the explanations, and write a page to look at.
+    """Train a CNN on LowVar, fit TimeX to it, score and check the explanations, and write a page to look at.
 
     It needs no data and no GPU. Everything goes to the folder --out: open report.html there in a browser.
     """
@@ -40,6 +47,7 @@ def demo(
     from timex.cli.models import REFERENCE, Source
     from timex.cli.scores import print_scores, scores_of
     from timex.explainers import IntegratedGradients
+    from timex.metrics import stability
     from timex.reference import save_reference
     from timex.reference.train import TrainConfig, train_references
 
@@ -56,15 +64,20 @@ def demo(
     trained = train_references([data], "cnn", config, device=where)[0]
     console.print(f"reference model: F1 {trained.test['f1']:.3f} on test data")
     explainer = TimeX(trained.model, config=TimeXConfig(epochs=epochs, seed=seed), device=where)
-    explainer.fit(data.train, x_val=data.val)
+    explainer.fit(data.train.take(slice(0, FITTED)), x_val=data.val)
+    shown = data.test.take(slice(0, SHOWN))
     with counting_bar("scoring"):
-        scores = scores_of(explainer, data.test, data.train)
+        scores = scores_of(explainer, shown, data.train.take(slice(0, SHOWN)))
         explanations = {
-            "timex": explainer.explain(data.test),
-            "ig": IntegratedGradients(trained.model, device=where).explain(data.test),
+            "timex": explainer.explain(shown),
+            "ig": IntegratedGradients(trained.model, device=where).explain(shown),
         }
+        steady = stability(lambda s: explainer.explain(s).attribution, shown, NOISE, draws=1)
     scores["reference"] = {"f1": trained.test["f1"]}
     print_scores(scores)
+    with counting_bar("asking the model"):
+        found = explainer.check(shown.take(slice(0, CHECKED)))
+    _print_verdict(found)
 
     explainer.save(out / "explainer")
     save_reference(trained.model, out / "explainer" / REFERENCE, dataset=DATASET, fold=0)
@@ -72,27 +85,41 @@ def demo(
     explanations["timex"].save(out / "explanations.npz")
     explanations["ig"].save(out / "explanations-ig.npz")
     write_json(scores, out / "scores.json")
-    _draw(out, explainer, explanations)
+    write_json(found.to_dict(), out / "check.json")
+    write_json({"noise": NOISE, "values": [round(float(v), 4) for v in steady]}, out / "stability.json")
+    _draw(out, explanations["timex"])
     write_page(out, out / "report.html", "timex demo: LowVar")
-    console.print(
-        f"{time.perf_counter() - started:.0f} s. Scores, figures, explanations and the explainer are in {out}/: "
-        f"open {out / 'report.html'} in a browser."
-    )
+    console.print(f"{time.perf_counter() - started:.0f} s. Everything is in {out}/.")
+    _print_next(out)
 
 
-def _draw(out: Path, explainer: TimeX, explanations: dict[str, Explanation]) -> None:
-    """Figures of one sample of every predicted class, of the landmarks, and of the training."""
-    import numpy as np
+def _print_verdict(found: Check) -> None:
+    """The verdict of the check in two lines: what hiding cells showed, and what to do."""
+    console.print(f"check on {found.overall.n:,} series: [bold {COLOURS[found.verdict]}]{found.verdict}[/]")
+    names = {f.name for f in found.overall.findings}
+    told = [found.overall[name] for name in ("kept alone", "without kept") if name in names]
+    doubts = [f for f in found.overall.findings if f.verdict != "trust" and f not in told]
+    for finding in (*told, *doubts):
+        console.print(
+            f"  {escape(finding.meaning)}" + (f" [dim](to do: {escape(finding.advice)})[/]" if finding.advice else "")
+        )
 
+
+def _print_next(out: Path) -> None:
+    """Where to look, and three commands to go on with."""
+    explainer = out / "explainer"
+    console.print(f"\nOpen [bold]{out / 'report.html'}[/] in a browser. Then try:")
+    for command, why in (
+        (f"timex check {explainer} --data {DATASET}", "every question that was put to the model"),
+        (f"timex explain --explainer {explainer} --data {DATASET} --json", "classes, trust and spans of all series"),
+        ("timex inspect my_model.py:load --data my_series.npz", "your own model: its layers, and which to explain"),
+    ):
+        console.print(f"  [bold]{command}[/]\n    {why}")
+
+
+def _draw(out: Path, explanation: Explanation) -> None:
+    """The figure of the most typical sample of the first class."""
     from timex.report import plots
 
-    ours = explanations["timex"]
-    _, chosen = np.unique(ours.prediction, return_index=True)
-    figures = {
-        "explanation": ours.plot(int(chosen[0])),
-        "comparison": plots.plot_comparison({"TimeX": ours, "IG": explanations["ig"]}, chosen.tolist()),
-        "landmarks": plots.plot_landmarks(ours, explainer.landmarks),
-        "history": plots.plot_history(explainer.history),
-    }
-    for name, figure in figures.items():
-        plots.save(figure, out / f"{name}.png")
+    typical = int(explanation.summary()["typical"].iloc[0])
+    plots.save(explanation.plot(typical), out / "explanation.png")

@@ -31,7 +31,9 @@ Preset = Literal["default", "paper"]
 def fit(
     data: Annotated[str, typer.Option(help="Training series: a file (.npz .parquet .csv .ts) or the name of a data set.")],
     out: Out,
-    model: Annotated[str | None, typer.Option(help="package.module:factory that returns the trained model.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="package.module:factory or file.py:factory that returns the trained model.")
+    ] = None,
     reference: Annotated[Path | None, typer.Option(help="A folder written by `timex train`, instead of --model.")] = None,
     embedding: Embedding = None,
     embedding_output: EmbeddingOutput = None,

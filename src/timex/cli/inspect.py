@@ -17,7 +17,9 @@ FEW = 8
 
 
 def inspect(
-    model: Annotated[str, typer.Argument(help="package.module:factory that returns the trained torch module.")],
+    model: Annotated[
+        str, typer.Argument(help="package.module:factory or file.py:factory that returns the trained torch module.")
+    ],
     data: Annotated[str, typer.Option(help="Series for the model: a file, or the name of a data set.")],
     layout: Layout = "BTD",
     forward: Forward = None,

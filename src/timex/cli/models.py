@@ -7,6 +7,7 @@ import logging
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from timex.cli.files import read_json, write_json
@@ -58,19 +59,31 @@ def load_model(factory: str | None, reference: Path | None) -> Any:
 
 
 def call_factory(name: str) -> Any:
-    """The model that package.module:factory returns; modules in the current folder are found too."""
-    module_name, _, factory = name.partition(":")
-    if not factory:
-        raise ValueError(f"Expected --model as package.module:factory, got {name!r}.")
+    """The model that package.module:factory or file.py:factory returns; modules in the current folder are found too."""
+    module_name, _, factory = name.rpartition(":")
+    if not module_name or not factory:
+        raise ValueError(f"Expected --model as package.module:factory or file.py:factory, got {name!r}.")
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
-        module = importlib.import_module(module_name)
+        module = module_of_file(Path(module_name)) if module_name.endswith(".py") else importlib.import_module(module_name)
     except ImportError as error:
-        raise ValueError(f"--model {name}: {error}") from None
+        raise ValueError(
+            f"--model {name}: {error}. Run the command in the folder that holds the module, or give the file: "
+            "--model path/to/file.py:factory."
+        ) from None
     if not hasattr(module, factory):
         raise ValueError(f"--model {name}: module {module_name!r} has no {factory!r}.")
     return getattr(module, factory)()  # errors in the user's code keep their traceback
+
+
+def module_of_file(path: Path) -> ModuleType:
+    """The module that a Python file holds; modules beside the file are found too."""
+    if not path.is_file():
+        raise ImportError(f"there is no file {path} in {Path.cwd()}")
+    if str(path.resolve().parent) not in sys.path:
+        sys.path.insert(0, str(path.resolve().parent))
+    return importlib.import_module(path.stem)
 
 
 def open_explainer(folder: Path, model: str | None, trust: bool, device: str | None) -> TimeX:

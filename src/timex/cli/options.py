@@ -20,7 +20,7 @@ Saved = Annotated[Path, typer.Option("--explainer", help="A folder written by `t
 SavedFolder = Annotated[Path, typer.Argument(help="A folder written by `timex fit`.")]
 Model = Annotated[
     str | None,
-    typer.Option(help="package.module:factory that returns the trained torch module. Not needed after `fit --reference`."),
+    typer.Option(help="package.module:factory or file.py:factory that returns the model. Not needed after `fit --reference`."),
 ]
 TrustModel = Annotated[
     bool, typer.Option("--trust-model", help="Import and call the factory that the explainer's folder names.")

@@ -23,7 +23,8 @@ def report(
     """Write explanations, landmarks and scores as one interactive page that opens from disk, without a network.
 
     The folder holds explanations.npz. These are shown too, where they exist: explanations-METHOD.npz to compare with, the
-    explainer (in the folder or its explainer/) for landmarks and training, scores.json, and occlusion.json.
+    explainer (in the folder or its explainer/) for landmarks and training, scores.json, check.json (`timex check --out` writes
+    it), stability.json, and occlusion.json.
     """
     page = out or folder / "report.html"
     with counting_bar("writing the page"):
@@ -45,13 +46,17 @@ def write_page(folder: Path, page: Path, title: str) -> None:
     first = Explanation.load(folder / "explanations.npz")
     others = {p.stem.removeprefix("explanations-"): Explanation.load(p) for p in sorted(folder.glob("explanations-*.npz"))}
     landmarks, description = _fitted(folder)
-    tables = {name: read_json(p) for name in ("scores", "occlusion") if (p := folder / f"{name}.json").is_file()}
+    tables = {
+        name: read_json(p) for name in ("scores", "occlusion", "check", "stability") if (p := folder / f"{name}.json").is_file()
+    }
     write_report(
         page,
         {first.method or "explanation": first, **others},
         landmarks=landmarks if first.embedding is not None else None,
         scores=tables.get("scores"),
         occlusion={m: {float(q): v for q, v in curve.items()} for m, curve in tables.get("occlusion", {}).items()},
+        check=tables.get("check"),
+        stability=tables.get("stability", {}).get("values"),
         history=description.get("history"),
         prior=_prior(description.get("config", {})),
         title=title,

@@ -5,7 +5,7 @@ Shapes: N explanations, n of them embedded in the page, D channels, Z the width 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,27 @@ def summary(e: Explanation, prior: float = 0.0) -> dict[str, Any]:
         facts["agreement"] = float(e.agreement.mean())
         facts["verdict"] = _verdict(facts["agreement"], commonest, facts["kept"] or 0.0, prior)
     return facts
+
+
+def checked(check: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the page shows of `Check.to_dict()`: the verdict, the findings, and what hiding cells gives for every class."""
+    if check is None:
+        return None
+
+    def values(group: Mapping[str, Any]) -> dict[str, Any]:
+        found = {f["name"]: f["value"] for f in group["findings"]}
+        return {"verdict": group["verdict"], "alone": found.get("kept alone"), "without": found.get("without kept")}
+
+    overall = check["overall"]
+    parts = ("name", "verdict", "meaning", "advice")
+    return {
+        "verdict": check["verdict"],
+        "series": overall["n"],
+        "default": check["default_class"],
+        "all": values(overall),
+        "findings": [{part: f[part] for part in parts} for f in overall["findings"]],
+        "classes": {group["name"]: values(group) for group in check["classes"]},
+    }
 
 
 def _verdict(agreement: float, commonest: float, kept: float, prior: float) -> str:

@@ -47,6 +47,8 @@ def write_report(
     scores: Mapping[str, Mapping[str, Any]] | None = None,
     occlusion: Mapping[str, Mapping[float, float]] | None = None,
     history: pd.DataFrame | Sequence[Mapping[str, Any]] | None = None,
+    check: Mapping[str, Any] | None = None,
+    stability: Sequence[float] | None = None,
     title: str = "Explanations",
     projection: Projection = "auto",
 ) -> Path:
@@ -62,6 +64,9 @@ def write_report(
         scores: Metrics by method, as `timex evaluate` writes them.
         occlusion: By method, the model's score on the cells left, by the share of cells hidden.
         history: A row per epoch, as `TimeX.history` gives it.
+        check: What `explainer.check(...).to_dict()` gives: the verdict, and what hiding cells showed.
+        stability: For every sample, the rank correlation of its explanation before and after small noise, from
+            `timex.metrics.stability`.
         title: Heading of the page.
         projection: How the map is made: "umap", "pca", or "auto" for UMAP if umap-learn is installed.
 
@@ -81,13 +86,14 @@ def write_report(
     if target.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"Expected a file name that ends in .html, got {target.name!r}.")
     named = {explanations.method or "explanation": explanations} if isinstance(explanations, Explanation) else explanations
-    source = _Source.of(named, landmarks)
+    source = _Source.of(named, landmarks, stability)
     shared = {
         "title": title,
         "prior": prior or 0.0,
         **_score_facts(scores or {}),
         "occlusion": {name: [[float(q), float(v)] for q, v in sorted(c.items())] for name, c in (occlusion or {}).items()},
         "history": _history(history),
+        "check": plain(overview.checked(check)),
     }
     text = _within_budget(source, shared, projection)
     with atomic_path(target) as beside:
@@ -101,16 +107,22 @@ class _Source:
 
     methods: dict[str, Explanation]
     landmarks: Landmarks | None
+    stability: NDArray[np.float32] | None
 
     @classmethod
-    def of(cls, methods: Mapping[str, Explanation], landmarks: Landmarks | None) -> _Source:
+    def of(
+        cls, methods: Mapping[str, Explanation], landmarks: Landmarks | None, stability: Sequence[float] | None = None
+    ) -> _Source:
         first = check_same_samples(methods)
         if landmarks is not None and (first.embedding is None or first.embedding.shape[1] != landmarks.vectors.shape[1]):
             raise ValueError(
                 "Expected landmarks of the explainer that gave the first explanations, as wide as its embeddings, got "
                 f"{landmarks.vectors.shape[1]} and {None if first.embedding is None else first.embedding.shape[1]}."
             )
-        return cls(dict(methods), landmarks)
+        steady = None if stability is None else np.asarray(stability, dtype=np.float32)
+        if steady is not None and steady.shape != (len(first),):
+            raise ValueError(f"Expected the stability of each of {len(first)} samples, got values of shape {steady.shape}.")
+        return cls(dict(methods), landmarks, steady)
 
     @property
     def first(self) -> Explanation:
@@ -228,6 +240,8 @@ def _early(source: _Source, chosen: NDArray[np.int64], series: Arrays, projectio
         arrays["unfamiliar"] = e.unfamiliar[chosen].astype(np.uint8)
     if e.divergence is not None:
         arrays["divergence"] = e.divergence[chosen].astype(np.float32)
+    if source.stability is not None:
+        arrays["stability"] = source.stability[chosen]
     if e.mask is not None:
         arrays["kept"] = overview.kept_share(e)[chosen].astype(np.float32)
     points = features(series["attribution-0"]) if e.embedding is None else unit(e.embedding[chosen])

@@ -20,8 +20,14 @@ function selectLandmark(j) {
 /** Only the explanations that pass this filter, and the first of them. */
 function showOnly(filter) {
   for (const key of Object.keys(state.filter)) state.filter[key] = filter[key] ?? null;
-  state.lasso = null;
-  state.view = "sample";
+  Object.assign(state, { lasso: null, only: null, view: "sample" });
+  changeFilters();
+}
+
+/** Only these explanations, and the first of them. The list stands in the address. */
+function showOnlyThese(list) {
+  for (const key of Object.keys(state.filter)) state.filter[key] = null;
+  Object.assign(state, { lasso: null, view: "sample", only: list, sample: list[0] });
   changeFilters();
 }
 
@@ -50,13 +56,13 @@ function changeFilters() {
 
 function clearFilters() {
   for (const key of Object.keys(state.filter)) state.filter[key] = null;
-  state.lasso = null;
+  Object.assign(state, { lasso: null, only: null });
   $("search").value = "";
   changeFilters();
 }
 
 function showCount() {
-  const filtered = state.lasso !== null || Object.values(state.filter).some((v) => v !== null);
+  const filtered = state.lasso !== null || state.only !== null || Object.values(state.filter).some((v) => v !== null);
   $("shown").textContent = `${shown.length.toLocaleString("en")} of ${N.toLocaleString("en")} shown`;
   $("reset").disabled = !filtered;
   for (const [key, id] of [

@@ -15,6 +15,15 @@ const VERDICTS = {
   "one class": ["Treat these explanations with care", "All samples have one class, so empty explanations agree as well."],
 };
 
+/** Titles by the verdict of `timex check`, and the look of the banner. */
+const CHECKED = {
+  trust: ["The model confirms these explanations", "trusted"],
+  weak: ["The model confirms these explanations in part", "weak"],
+  "do not use": ["Do not use these explanations", "weak"],
+};
+const UNSTEADY = 0.5; // rank correlation under small noise below which `timex check` calls an explanation unsteady
+const LEAST = 10; // samples in the list of the least stable
+
 function showOverview() {
   fillBanner();
   fillAttention();
@@ -33,17 +42,49 @@ function fillBanner() {
   if (agreement !== null)
     facts.push(["Surrogate agrees", percent(agreement), `empty explanations would reach ${percent(commonest)}`]);
   if (kept !== null) facts.push(["Cells kept", percent(kept), "mean share with p > .5"]);
+  if (meta.check?.all.alone != null)
+    facts.push(["Kept cells alone", percent(meta.check.all.alone), "of the samples keep their class"]);
+  if (meta.check?.all.without != null)
+    facts.push(["Without them", percent(meta.check.all.without), "of the samples keep their class"]);
   const unchecked = ["Explanations are not checked", `The method ${methods[0].name} has no surrogate to check them with.`];
   const [title, words] = verdict ? VERDICTS[verdict] : unchecked;
   const tiles = facts.map(([name, value, note]) =>
     make("div", {}, make("span", {}, name), make("strong", {}, value), make("small", {}, note)),
   );
   const banner = $("banner");
-  banner.className = `banner ${verdict === "passed" ? "trusted" : verdict ? "weak" : ""}`;
-  banner.replaceChildren(
-    make("h2", {}, title),
-    make("p", {}, words),
-    make("div", { className: "facts" }, ...tiles),
+  const box = make("div", { className: "facts" }, ...tiles);
+  if (meta.check) {
+    const [heading, look] = CHECKED[meta.check.verdict];
+    banner.className = `banner ${look}`;
+    banner.replaceChildren(make("h2", {}, heading), ...checkWords(), box, findings());
+  } else {
+    banner.className = `banner ${verdict === "passed" ? "trusted" : verdict ? "weak" : ""}`;
+    banner.replaceChildren(make("h2", {}, title), make("p", {}, words), box);
+  }
+}
+
+/** The verdict of `timex check`, and every finding that weakens it. */
+function checkWords() {
+  const { verdict, series, findings } = meta.check;
+  const doubts = findings.filter((f) => f.verdict !== "trust");
+  const words = `timex check on ${series.toLocaleString("en")} series: ${verdict}.`;
+  if (!doubts.length) return [make("p", {}, `${words} Hiding cells changed the model's answers as the explanations say.`)];
+  const items = doubts.map((f) => {
+    const advice = f.advice ? ` To do: ${f.advice}.` : "";
+    return make("li", {}, make("b", { className: "warning" }, `${f.verdict}, ${f.name}`), `: ${f.meaning}.${advice}`);
+  });
+  return [make("p", {}, words), make("ul", { className: "doubts" }, ...items)];
+}
+
+function findings() {
+  const rows = meta.check.findings.map((f) => make("tr", {}, ...[f.name, f.verdict, f.meaning].map((t) => make("td", {}, t))));
+  const table = make("table", {}, make("tbody", {}, ...rows));
+  return make(
+    "details",
+    {},
+    make("summary", {}, `All ${rows.length} findings`),
+    make("div", { className: "scroll" }, table),
+    csvButton("check", table),
   );
 }
 
@@ -56,15 +97,26 @@ function fillAttention() {
   add("correct", "correct", 0, "the model is wrong");
   add("trust", "trust", WEAK, "the surrogate disagrees");
   add("trust", "trust", EMPTY, "the explanation is empty: no cell has p > .5");
+  if (data.stability) lists.push(leastStable());
   const items = lists.map(({ key, value, words, count }) => {
     const text = [make("b", {}, count.toLocaleString("en")), ` ${count === 1 ? "sample" : "samples"}: ${words}`];
     if (!count) return make("li", { className: "note" }, ...text);
     const button = make("button", { type: "button", className: "link" }, ...text);
-    button.addEventListener("click", () => showOnly({ [key]: value }));
+    button.addEventListener("click", () => (key === "steady" ? showOnlyThese(value) : showOnly({ [key]: value })));
     return make("li", {}, button);
   });
   if (!items.length) items.push(make("li", { className: "note" }, "Nothing to list: no labels, no surrogate and no mask."));
   $("attention").replaceChildren(...items);
+}
+
+/** The samples whose explanation small noise changes most, the least stable first. */
+function leastStable() {
+  const order = [...data.stability.keys()].sort((a, b) => data.stability[a] - data.stability[b]);
+  const value = order.slice(0, LEAST);
+  const worst = data.stability[value[0]];
+  const unsteady = data.stability.reduce((n, v) => n + (v < UNSTEADY), 0);
+  const words = `least stable under small noise (rank correlation from ${worst.toFixed(2)}; ${unsteady} below ${UNSTEADY})`;
+  return { key: "steady", value, words, count: value.length };
 }
 
 function fillClasses() {
@@ -85,6 +137,10 @@ function classFacts(row) {
   if (row.accuracy !== null) facts.push(`model right: ${percent(row.accuracy)}`);
   if (row.agreement !== null) facts.push(`surrogate agrees: ${percent(row.agreement)}`);
   if (row.kept !== null) facts.push(`cells kept: ${percent(row.kept)}`);
+  const hiding = meta.check?.classes[classes[row.class]];
+  if (hiding?.alone != null) facts.push(`kept cells alone: ${percent(hiding.alone)}`);
+  if (hiding?.without != null) facts.push(`without them: ${percent(hiding.without)}`);
+  if (isDefault(row.class)) facts.push("default class: predicted for a blank series too");
   return make("div", { className: "facts-of-class" }, name, ...facts.map((text) => make("span", {}, text)));
 }
 

@@ -20,9 +20,16 @@ function classLabel(c) {
   return make("span", { className: "class" }, dot, classes[c]);
 }
 
+const isDefault = (c) => meta.check !== null && classes[c] === meta.check.default;
+
 function trustChip(i) {
   if (!data.trust) return [];
-  const { name, words } = TRUST[data.trust[i]];
+  const level = data.trust[i];
+  // A blank series has the default class too, so neither an empty explanation nor a surrogate says anything of it.
+  const byDefault = isDefault(data.prediction[i]) && level !== TRUSTED;
+  const { name, words } = byDefault
+    ? { name: "default", words: `default class: predicted for a blank series too (${TRUST[level].name})` }
+    : TRUST[level];
   return [make("span", { className: `chip ${name}` }, methods.length > 1 ? `${methods[0].name} ${words}` : words)];
 }
 
@@ -43,6 +50,7 @@ function fillVerdict(i) {
     rows.push(["Series", [make("span", { className: "warning" }, "unlike the training series: do not trust")]]);
   }
   if (data.kept) rows.push(["Kept", [`${percent(data.kept[i])} of the cells`]]);
+  if (data.kept?.[i] && methods[0].directed) rows.push(["Direction", [`${percent(shareFor(i))} of them speak for the class`]]);
   if (data.landmark && landmarks.length) {
     const l = landmarkOf.get(data.landmark[i]);
     const link = make("button", { type: "button", className: "link" }, `landmark ${l.number}`);
@@ -51,6 +59,17 @@ function fillVerdict(i) {
   }
   const list = make("dl", {}, ...rows.flatMap(([term, content]) => [make("dt", {}, term), make("dd", {}, ...content)]));
   $("verdict").replaceChildren(list, barChart(probabilityBars(i, explained)));
+}
+
+/** The share of the kept cells that speak for the explained class, by the first method. */
+function shareFor(i) {
+  let [kept, against] = [0, 0];
+  for (let at = i * D * S; at < (i + 1) * D * S; at++) {
+    if (!bit(data["mask-0"], at)) continue;
+    kept++;
+    against += bit(data["against-0"], at);
+  }
+  return 1 - against / (kept || 1);
 }
 
 /** What the surrogate predicts from the explanation. Agreement on an empty explanation is no evidence. */

@@ -1,7 +1,7 @@
 /* The explanations that the filters and the lasso leave: what they have in common, and how two such selections differ. */
 
 /** The filters and the lasso in words. */
-function selectionName({ filter, lasso }) {
+function selectionName({ filter, lasso, only }) {
   const words = [];
   if (filter.class !== null) words.push(`predicted ${classes[filter.class]}`);
   if (filter.true !== null) words.push(`truly ${classes[filter.true]}`);
@@ -9,10 +9,11 @@ function selectionName({ filter, lasso }) {
   if (filter.trust !== null) words.push(TRUST[filter.trust].name);
   if (filter.near !== null) words.push(`landmark ${filter.near}`);
   if (lasso) words.push("inside the lasso");
+  if (only) words.push("on the list");
   return words.length ? words.join(", ") : "all explanations";
 }
 
-const current = () => ({ filter: { ...state.filter }, lasso: state.lasso });
+const current = () => ({ filter: { ...state.filter }, lasso: state.lasso, only: state.only });
 
 function showSelection() {
   const m = state.method === ALL ? 0 : state.method;

@@ -11,6 +11,7 @@ const state = {
   every: false, // all channels, not only the FEW strongest
   filter: { class: null, true: null, correct: null, trust: null, near: null },
   lasso: null, // corners in the plane of the map, [[x, y], ...]
+  only: null, // a list of explanations, of which the others are left out
   kept: null, // a selection to compare with: its filter and lasso
   window: null, // the part of the time axis in view, [from, to]
   density: false,
@@ -37,12 +38,12 @@ const EMPTY = 0,
 
 const probability = (i, c) => data.probability[i * meta.modelClasses + c] / meta.fine;
 
-/** The explanations that pass a filter and lie in a lasso. */
-function passing({ filter, lasso }) {
+/** The explanations that pass a filter, lie in a lasso, and are on a list if there is one. */
+function passing({ filter, lasso, only }) {
   const wanted = Object.entries(filter).filter(([key, value]) => value !== null && data[FIELDS[key]]);
   const box = lasso && bounds(lasso);
   const found = [];
-  for (let i = 0; i < N; i++) {
+  for (const i of only ? [...only].sort((a, b) => a - b) : visible.keys()) {
     if (!wanted.every(([key, value]) => data[FIELDS[key]][i] === value)) continue;
     const x = data.place[2 * i],
       y = data.place[2 * i + 1];
@@ -103,9 +104,10 @@ function writeFragment() {
   }
 }
 
-function writeSelection(f, { filter, lasso }) {
+function writeSelection(f, { filter, lasso, only }) {
   for (const [key, value] of Object.entries(filter)) if (value !== null) f.set(key, value);
   if (lasso) f.set("lasso", lasso.map((p) => p.map((v) => v.toFixed(3)).join(",")).join(";"));
+  if (only) f.set("only", only.join(","));
 }
 
 const number = (text) => (text !== null && text !== "" && Number.isFinite(Number(text)) ? Number(text) : null);
@@ -114,7 +116,9 @@ function readSelection(f) {
   const filter = {};
   for (const key of Object.keys(state.filter)) filter[key] = data[FIELDS[key]] ? number(f.get(key)) : null;
   const corners = (f.get("lasso") || "").split(";").map((p) => p.split(",").map(Number));
-  return { filter, lasso: corners.length > 2 && corners.flat().every(Number.isFinite) ? corners : null };
+  const lasso = corners.length > 2 && corners.flat().every(Number.isFinite) ? corners : null;
+  const places = (f.get("only") || "").split(",").map((text) => number(text));
+  return { filter, lasso, only: places.every((i) => Number.isInteger(i) && i >= 0 && i < N) ? places : null };
 }
 
 function readFragment() {
