@@ -177,6 +177,31 @@ def test_plateau_cuts_the_learning_rate_of_the_stalled_member_only():
     assert b.history[-1]["lr"] == pytest.approx(1e-3)
 
 
+class Scripted(Linear):
+    """A program whose validation values are given, one for every epoch."""
+
+    def __init__(self, values):
+        super().__init__()
+        self.values = iter(values)
+
+    def criterion(self, params, frozen, val, hyper, noise):
+        return {"criterion": torch.tensor(next(self.values))}
+
+
+@pytest.mark.parametrize(
+    ("values", "cut"),
+    [
+        ([1.0, 3.0, 3.0, 3.0, 3.0, 2.0, 2.0, 2.0, 2.0, 2.0], 7),  # the epochs before the start do not count
+        ([1.0, 3.0, 3.0, 3.0, 3.0, 2.5, 2.4, 2.3, 2.4, 2.4], 9),  # nor does their best value
+    ],
+)
+def test_plateau_counts_from_its_start(values, cut):
+    schedule = Schedule(epochs=10, batch_size=8, plateau_factor=0.1, plateau_patience=1, plateau_start=5)
+    (run,) = train(Scripted(values), [member(seed=0, lr=1e-3)], schedule)
+    rates = [row["lr"] for row in run.history]
+    assert rates == pytest.approx([1e-3] * (cut + 1) + [1e-4] * (9 - cut))
+
+
 def test_warmup_and_cosine_decay():
     m = member(seed=0)
     (slow,) = train(Linear(), [m], Schedule(epochs=1, batch_size=N, warmup=100))

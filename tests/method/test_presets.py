@@ -53,6 +53,11 @@ def test_other_splits_and_architectures():
     assert TimeXConfig.paper("seqcomb_mv_irregular") != TimeXConfig.paper("seqcomb_mv")
     assert TimeXConfig.paper("freqshapes").mask.hide == "auto"
     for arch in ("cnn", "lstm"):
-        assert TimeXConfig.paper("freqshapes", arch) == TimeXConfig.paper("freqshapes").replaced({"mask.hide": "value"})
+        generator = {"generator.layers": 1, "generator.hidden": 16}  # the paper changes G and G^E alone
+        assert TimeXConfig.paper("freqshapes", arch) == TimeXConfig.paper("freqshapes").replaced(
+            {"mask.hide": "value", **generator}
+        )
+        assert TimeXConfig.paper("seqcomb_mv", arch).generator.layers == 2
+        assert TimeXConfig.paper("seqcomb_mv", arch).generator.hidden == 128
     with pytest.raises(ValueError, match=r"known for freqshapes, .*, not for 'mine'"):
         TimeXConfig.paper("mine")

@@ -82,7 +82,7 @@ class Schedule:
     plateau_patience: int = 5
     """Epochs without improvement before that happens."""
     plateau_start: int = 20
-    """First epoch at which it may happen."""
+    """First epoch that counts; the best criterion and the epochs without improvement are counted from here."""
     clip: float = 1.0
     """Largest gradient norm of a member."""
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 BUFFERS = (
     *("flat", "moment_1", "moment_2", "count", "lr", "skipped", "fault"),
-    *("best", "best_value", "best_epoch", "waited", "plateau_waited"),
+    *("best", "best_value", "best_epoch", "waited", "plateau_waited", "plateau_best"),
 )
 """The tensors of a run that a step or a validation changes."""
 RANDOM, RANDOM_CUDA = "random", "random_cuda"

@@ -154,6 +154,7 @@ class _Run:
         self.best_epoch = torch.full((k,), -1, device=device, dtype=torch.int64)
         self.waited = torch.zeros(k, device=device, dtype=torch.int64)
         self.plateau_waited = torch.zeros(k, device=device, dtype=torch.int64)
+        self.plateau_best = torch.full((k,), math.inf, device=device)
 
         self._loss = self._stacked(program.loss, compile)
         self._criterion = self._stacked(program.criterion, compile=False)
@@ -336,9 +337,12 @@ class _Run:
         self.best_epoch.masked_fill_(improved, epoch)
         stopped = self.waited >= patience
         self.waited.copy_(torch.where(stopped, self.waited, torch.where(improved, 0, self.waited + 1)))
-        if self.schedule.plateau_factor < 1.0:
-            self.plateau_waited.copy_(torch.where(improved, 0, self.plateau_waited + 1))
-            cut = (self.plateau_waited > self.schedule.plateau_patience) & (epoch >= self.schedule.plateau_start)
+        if self.schedule.plateau_factor < 1.0 and epoch >= self.schedule.plateau_start:
+            # It looks at nothing before its start: a lucky epoch among the first, noisy ones must not cut the rate at once.
+            better = value < self.plateau_best
+            self.plateau_best.copy_(torch.where(better, value, self.plateau_best))
+            self.plateau_waited.copy_(torch.where(better, 0, self.plateau_waited + 1))
+            cut = self.plateau_waited > self.schedule.plateau_patience
             self.lr.mul_(torch.where(cut, self.schedule.plateau_factor, 1.0))
             self.plateau_waited.masked_fill_(cut, 0)
         return scores

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from timex.method.config import TimeXConfig
+from timex.reference.train import preset
 
 PAPER = TimeXConfig(objective="paper", lr=1e-3, epochs=50, smoothing=0).replaced(
     {"mask.hide": "auto", "mask.fill": "draw", "training.scheduler": "plateau", "training.max_series": None}
@@ -59,8 +60,9 @@ ROWS: dict[str, dict[str, Any]] = {
 def paper_config(dataset: str, arch: str = "transformer") -> TimeXConfig:
     """The paper's settings for a data set, or a `ValueError` where the paper has none.
 
-    The paper lists one set of settings per data set; CNN and LSTM take the same, without attention to mask. Other splits of
-    a data set (`ecg_by_patient`) take those of the data set.
+    The paper lists one set of settings per data set. CNN and LSTM take the same, without attention to mask, and with the
+    generator that the data set's transformer has: the paper changes G and G^E alone. Other splits of a data set
+    (`ecg_by_patient`) take those of the data set.
 
     Args:
         dataset: One of the paper's data sets.
@@ -74,4 +76,7 @@ def paper_config(dataset: str, arch: str = "transformer") -> TimeXConfig:
     if name is None:
         raise ValueError(f"The paper's settings of TimeX are known for {', '.join(ROWS)}, not for {dataset!r}.")
     config = PAPER.replaced(ROWS[name])
-    return config if arch.startswith(("transformer", "forecaster")) else config.replaced({"mask.hide": "value"})
+    if arch.startswith(("transformer", "forecaster")):
+        return config
+    sizes = preset(dataset, "transformer").model
+    return config.replaced({"mask.hide": "value", "generator.layers": sizes["n_layers"], "generator.hidden": sizes["d_hidden"]})
