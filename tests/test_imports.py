@@ -37,6 +37,7 @@ ORDER = (
     "registry",
     "trust",
     "testing",
+    "scale",
     "bench",
     "cli",
     "__main__",

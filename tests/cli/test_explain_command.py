@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from timex import Explanation, Series, TimeX, TimeXConfig, load_reference
 from timex.cli import app
-from timex.cli.explain import print_summaries
 from timex.cli.models import Source, call_factory
+from timex.cli.summaries import print_summaries
 from timex.explainers import IntegratedGradients, SGTConfig, SGTGrad
 from timex.io.explanations import read_explanation
 from timex.io.files import write_series
@@ -70,11 +70,10 @@ def test_an_empty_mask_is_reported(capsys):
 def test_json_for_programs(small, tmp_path):
     arguments = explain(small, "--out", tmp_path / "e.npz", "--json")
     result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    printed = json.loads(result.stdout)
+    printed = [json.loads(line) for line in result.stdout.splitlines()]
     e = Explanation.load(tmp_path / "e.npz")
-    assert printed["written"] == str(tmp_path / "e.npz")
-    assert len(printed["samples"]) == 32
-    for i, sample in enumerate(printed["samples"]):
+    assert len(printed) == 32
+    for i, sample in enumerate(printed):
         assert (sample["sample"], sample["class"]) == (i, e.classes[e.prediction[i]])
         assert sample["label"] == e.classes[small.test.y[i]]
         assert sample["confidence"] == pytest.approx(e.probability[i].max())
@@ -122,7 +121,7 @@ def test_a_target_and_a_contrast(small, invoke, tmp_path):
     np.testing.assert_array_equal(e.contrast, np.argsort(e.probability, axis=1)[:, -2])
     arguments = explain(small, "--method", "saliency", "--target", 3, "--contrast", names[0], "--json")
     result = CliRunner().invoke(app, [str(a) for a in arguments], catch_exceptions=False)
-    assert {(s["class"], s["contrast"]) for s in json.loads(result.stdout)["samples"]} == {(names[3], names[0])}
+    assert {(s["class"], s["contrast"]) for s in map(json.loads, result.stdout.splitlines())} == {(names[3], names[0])}
 
 
 def test_a_wrong_target_ends_before_any_work(small, fails, monkeypatch):

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from timex import TimeX
+from timex.cli import app
 from timex.cli.models import call_factory
 from timex.io.files import write_series
 
@@ -69,8 +71,9 @@ def test_numbers_are_printed_in_their_own_units(series, invoke, own_model, monke
     write_series("train.npz", replace(series, y=None, classes=()))
     (own_model / "my_net.py").write_text("net = lambda: lambda x: 1000 + x.sum((1, 2))\n")
     invoke("fit", "--model", "my_net:net", "--data", "train.npz", "--out", "e", "--epochs", 1, "--task", "regress")
-    printed = invoke("explain", "--explainer", "e", "--model", "my_net:net", "--data", "train.npz", "--json")
-    found = [sample["numbers"] for sample in json.loads(printed)["samples"]]
+    arguments = ["explain", "--explainer", "e", "--model", "my_net:net", "--data", "train.npz", "--json"]
+    printed = CliRunner().invoke(app, arguments, catch_exceptions=False).stdout
+    found = [json.loads(line)["numbers"] for line in printed.splitlines()]
     np.testing.assert_allclose(np.ravel(found), 1000 + series.x.sum((1, 2)), rtol=1e-4)
     table = invoke("explain", "--explainer", "e", "--model", "my_net:net", "--data", "train.npz")
     assert "sample ┃ numbers ┃" in table

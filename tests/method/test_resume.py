@@ -123,7 +123,7 @@ def test_another_fit_is_refused_and_the_difference_named(tmp_path, monkeypatch):
         with pytest.raises(ValueError) as error:
             timex.fit(data, progress=False, checkpoint=tmp_path, **more)
         assert str(error.value).startswith(expected + words), error.value
-        assert "Fit with the same, or delete that folder to start again." in str(error.value)
+        assert "Give the same, or delete that folder to start again." in str(error.value)
         assert timex.fitted_ is None
     explainer().fit(x, progress=False, checkpoint=tmp_path)
 

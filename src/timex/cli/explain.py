@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from timex.cli.console import console
-from timex.cli.files import check_file
+from timex.cli.files import check_file, check_folder
 from timex.cli.options import Device, Fold, MaxBytes, Model, Saved, TrustModel
+from timex.cli.summaries import print_summaries, summary
 from timex.progress import counting_bar
 
 if TYPE_CHECKING:
-    from timex import Explanation, Series, TimeX
+    from timex import Explanation, Series
+    from timex.explainers.base import Explainer
+    from timex.method.task import Names
+    from timex.scale.job import Job
 
-SHOWN = 5
-"""Samples in the printed table."""
+Engine = Literal["local", "ray"]
 
 
 def explain(
     explainer: Saved,
-    data: Annotated[str, typer.Option(help="Series to explain: a file, or the name of a data set (its test part).")],
+    data: Annotated[
+        str, typer.Option(help="Series to explain: a file, a folder of files, or the name of a data set (its test part).")
+    ],
     out: Annotated[
-        Path | None, typer.Option(help="File to write: .npz (everything), .parquet or .csv (a row per cell).")
+        Path | None,
+        typer.Option(
+            help="Where to write: .parquet, .csv (a row per cell) or a folder of .parquet parts, in constant memory; .npz "
+            "(everything, held in memory)."
+        ),
     ] = None,
     method: Annotated[str, typer.Option(help="timex, or another method to compare with, such as ig or winit.")] = "timex",
     train: Annotated[
@@ -44,7 +53,14 @@ def explain(
     ] = None,
     model: Model = None,
     trust_model: TrustModel = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print every sample's summary as JSON, and nothing else.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print every sample's summary as one line of JSON, and nothing else.")
+    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the parts that a stopped run left.")] = False,
+    engine: Annotated[
+        Engine, typer.Option(help="local, or ray: the chunks of the data are spread over a Ray cluster.")
+    ] = "local",
+    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; by default a local one is started.")] = None,
     fold: Fold = 0,
     max_bytes: MaxBytes = None,
     device: Device = None,
@@ -53,55 +69,105 @@ def explain(
 
     Prints, for the first samples, the class, the model's confidence, whether the surrogate agrees, and the most important
     spans of time. `--json` prints all samples. `--out` writes the explanations; in the explainer's folder, `timex report` finds
-    them.
-    """
-    from timex.cli.inputs import explained_series, training_series, warn_of_missing
-    from timex.cli.models import open_explainer
-    from timex.io.explanations import write_explanation
-    from timex.registry import EXPLAINERS, find
+    explanations.npz.
 
-    if out is not None:
+    A .parquet or .npz file, or a folder of them, is read and written in parts: memory does not grow with its length, and
+    after a stop the same command with --resume goes on.
+    """
+    from timex.cli.inputs import opened_series, warn_of_missing_cells
+    from timex.cli.models import open_explainer
+    from timex.cli.streaming import begin, check_longest, explainer_hash, opened, parts_of
+    from timex.io.explanations import write_explanation
+    from timex.records import Explanation
+    from timex.registry import EXPLAINERS, find
+    from timex.scale.job import Job
+
+    if out is not None and out.suffix:
         check_file(out, ".npz", ".parquet", ".csv")
+    elif out is not None:
+        check_folder(out)
     find(EXPLAINERS, method, "method").check_target(target, contrast)
     fitted = open_explainer(explainer, model, trust_model, device)
-    series = explained_series(data, fold, fitted.fitted.names, max_bytes)
-    warn_of_missing(fitted.fitted.reference, series)
+    known = fitted.fitted.names
+    source, facts = opened_series(data, fold, known, max_bytes)
+    names: dict[str, Any] = {
+        "channels": known.channels,
+        "units": known.units,
+        "classes": known.classes,
+        "scaling": known.scaling,
+    }
+    asked: Any = None
+    against: Any = None
+    if target is not None or contrast is not None:
+        classes = next(source.read(source.chunks[:1]))[1].named(**names).classes
+        asked, against = (_class_of(given, classes) for given in (target, contrast))  # a wrong name ends before a fit
+    parts = parts_of(out)
+    settings = {"method": method, "target": asked, "contrast": against, "chunks": len(source.chunks), "train": train}
+    if parts is not None:
+        begin(parts, {"data": facts, "explainer": explainer_hash(explainer), "settings": settings}, resume)
+    open_fitted = partial(open_explainer, explainer.absolute(), model, trust_model, device)
+    known_series = partial(_known_series, train, data, fold, known, max_bytes)
+    job = Job(
+        open=partial(opened, open_fitted, method, known_series),
+        source=source,
+        n_steps=fitted.fitted.shape[0],
+        names=names,
+        target=asked,
+        contrast=against,
+        parts=parts,
+    )
     started = time.perf_counter()
-    with counting_bar(f"explaining {len(series):,} series"):
-        if method == fitted.name:
-            explanation = fitted.explain(series)
-        else:
-            known = series if train is None else training_series(train, None, fold, max_bytes)[0]
-            explanation = _explained_by(method, fitted, series, known, target, contrast)
-    seconds = time.perf_counter() - started
-    if out is not None:
-        write_explanation(out, explanation)
+    first, kept, totals = _explained(
+        job, opened(lambda: fitted, method, known_series), as_json, keep=parts is None and bool(out)
+    )
+    if len(source.chunks) > 1:
+        check_longest(job, totals)
+    if out is not None and parts is None:
+        write_explanation(out, Explanation.joined(kept))
+    elif out is not None and parts is not None and out.suffix:
+        parts.join(out)
+        parts.clear()
+    warn_of_missing_cells(fitted.fitted.reference, totals["missing"], totals["cells"])
     if as_json:
-        samples = [summary(explanation, i) for i in range(len(explanation))]
-        written = None if out is None else str(out)
-        print(
-            json.dumps(
-                {"method": method, "model": explanation.model_hash, "seconds": seconds, "written": written, "samples": samples}
-            )
-        )
         return
-    print_summaries(explanation)
-    agree = "" if explanation.agreement is None else f"; surrogate and model agree on {explanation.agreement.mean():.1%}"
+    print_summaries(first, totals["samples"])
+    agree = f"; surrogate and model agree on {totals['agreeing'] / totals['samples']:.1%}" if "agreeing" in totals else ""
     written = "Nothing was written: give --out FILE to keep them." if out is None else f"Written to {out}"
-    console.print(f"{len(explanation):,} explanations in {seconds:.2f} s{agree}. {written}")
+    console.print(f"{totals['samples']:,} explanations in {time.perf_counter() - started:.2f} s{agree}. {written}")
 
 
-def _explained_by(
-    method: str, fitted: TimeX, series: Series, train: Series, target: str | None, contrast: str | None
-) -> Explanation:
-    """Explanations of the same model by another method, which is fitted to `train` if it needs a fit."""
-    from timex.registry import EXPLAINERS
+def _explained(
+    job: Job, explainer: Explainer[Any], as_json: bool, keep: bool
+) -> tuple[Explanation, list[Explanation], Counter[str]]:
+    """The explanations of the first chunk, those of all chunks if they are kept in memory, and the totals of the facts."""
+    from timex.cli.streaming import interruptible, results
 
-    names = fitted.fitted.names
-    series = series.named(names.channels, names.units, names.classes, names.scaling)
-    asked, against = (_class_of(given, series.classes) for given in (target, contrast))  # a wrong name ends before the fit
-    other = EXPLAINERS[method](fitted.fitted.reference, device=fitted.device)
-    return other.fit(train).explain(series, asked, contrast=against)
+    kept: list[Explanation] = []
+    totals: Counter[str] = Counter()
+    n = job.source.chunks[-1].first + job.source.chunks[-1].samples
+    with counting_bar(f"explaining {n:,} series", total=n) as update, interruptible(job):
+        for chunk, explanation, facts in results(job, explainer, lambda chunk: as_json or chunk.number == 0):
+            longest = max(totals["longest"], facts["longest"])
+            totals.update(facts)
+            totals["longest"] = longest
+            update(totals["samples"])
+            if explanation is None:
+                continue
+            if keep or not kept:
+                kept.append(explanation)
+            if as_json:
+                print("\n".join(json.dumps(summary(explanation, i, chunk.first)) for i in range(len(explanation))), flush=True)
+    return kept[0], kept, totals
+
+
+def _known_series(train: str | None, data: str, fold: int, names: Names, max_bytes: int | None) -> Series:
+    """The series that a method is fitted to: those of --train, else those to explain."""
+    from timex.cli.inputs import explained_series, training_series
+
+    if train is not None:
+        return training_series(train, None, fold, max_bytes)[0]
+    series = explained_series(data, fold, names, max_bytes)
+    return series.named(names.channels, names.units, names.classes, names.scaling)
 
 
 def _class_of(given: str | None, classes: tuple[str, ...]) -> str | int | None:
@@ -111,64 +177,3 @@ def _class_of(given: str | None, classes: tuple[str, ...]) -> str | int | None:
     if given is None or given == RUNNER_UP:
         return given
     return int(given) if given.isdecimal() and given not in classes else int(target_indices(given, 1, classes)[0])
-
-
-def summary(explanation: Explanation, i: int) -> dict[str, Any]:
-    """The class, the trust and the most important spans of sample `i`."""
-    from timex.report.spans import important_spans
-
-    def named(c: int) -> str | int:
-        return explanation.classes[c] if explanation.classes else c
-
-    series, c = explanation.series, int(explanation.prediction[i])
-    facts: dict[str, Any] = {"sample": series.ids[i] if series.ids else i}
-    if explanation.numbers is None:
-        facts |= {"class": named(c), "confidence": float(explanation.probability[i, c])}
-        if explanation.contrast is not None:
-            facts["contrast"] = named(int(explanation.contrast[i]))
-    else:
-        facts["numbers"] = explanation.numbers[i].tolist()
-    if series.y is not None:
-        facts["label"] = named(int(series.y[i]))
-    if explanation.agreement is not None and explanation.divergence is not None and explanation.landmark is not None:
-        facts |= {
-            "agreement": bool(explanation.agreement[i]),
-            "divergence": float(explanation.divergence[i]),
-            "landmark": int(explanation.landmark[i]),
-        }
-    if explanation.unfamiliar is not None:
-        facts["unfamiliar"] = bool(explanation.unfamiliar[i])
-    if explanation.mask is not None:
-        facts["kept"] = float(explanation.mask[i].mean())
-    return facts | {"spans": [span._asdict() for span in important_spans(explanation, i)]}
-
-
-def print_summaries(explanation: Explanation) -> None:
-    """A table of the first samples."""
-    labelled, trusted = explanation.series.y is not None, explanation.agreement is not None
-    against = ["contrast"] if explanation.contrast is not None else []
-    answer = ["class", *against, "confidence"] if explanation.numbers is None else ["numbers"]
-    columns = ["sample", *(["label"] if labelled else []), *answer, *(["surrogate"] if trusted else [])]
-    table = Table(*columns, "most important spans")
-    for i in range(min(SHOWN, len(explanation))):
-        table.add_row(*_row(summary(explanation, i)))
-    console.print(table)
-    if len(explanation) > SHOWN:
-        console.print(f"... and {len(explanation) - SHOWN:,} more: --json prints all, `timex report` shows them.")
-
-
-def _row(facts: dict[str, Any]) -> list[str]:
-    """The cells of one sample's row."""
-    from timex.report.spans import Span
-
-    row = [escape(str(facts[name])) for name in ("sample", "label", "class", "contrast") if name in facts]
-    if "numbers" in facts:
-        row.append(", ".join(f"{v:.4g}" for v in facts["numbers"]))
-    else:
-        row.append(f"{facts['confidence']:.2f}")
-    if "agreement" in facts:
-        row.append("agrees" if facts["agreement"] else "[yellow]disagrees[/]")
-    spans = "\n".join(str(Span(**span)) for span in facts["spans"]) or "none: all cells have the same score"
-    if facts.get("kept") == 0:
-        spans = f"no cell kept (p > .5); highest:\n{spans}"
-    return [*row, escape(spans)]

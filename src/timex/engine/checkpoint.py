@@ -11,11 +11,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import math
 import platform
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +24,12 @@ from torch import Tensor
 
 from timex.engine.state import State
 from timex.io.atomic import atomic_path
+from timex.io.facts import expect_facts
 
 log = logging.getLogger(__name__)
 
 KEPT = 2
 """Checkpoints of a training that stay: the last one, and the one before it in case the last is damaged."""
-TOLERANCE = 1e-3
-"""Relative difference of a model's answers up to which it counts as the same: GPUs round differently from run to run."""
 
 
 class Checkpoint:
@@ -48,7 +46,7 @@ class Checkpoint:
         >>> checkpoint.expect(settings={"lr": 0.2}, model="a")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        ValueError: Expected the fit that ... began, got another: settings: lr was 0.1, is 0.2. Fit with the same, or ...
+        ValueError: Expected the fit that ... began, got another: settings: lr was 0.1, is 0.2. Give the same, or ...
     """
 
     def __init__(self, folder: str | Path, *, stop: Callable[[], bool] | None = None) -> None:
@@ -61,18 +59,7 @@ class Checkpoint:
         Args:
             facts: Values that JSON can hold: hashes, settings by name, or lists of a model's answers.
         """
-        path = self.folder / "fit.json"
-        now = json.loads(json.dumps(facts))
-        before = _read(path)
-        found = [text for name in now if name in before for text in _differences(name, before[name], now[name])]
-        if found:
-            raise ValueError(
-                f"Expected the fit that {self.folder} began, got another: {'; '.join(found)}. Fit with the same, or "
-                "delete that folder to start again."
-            )
-        if set(now) - set(before):
-            with atomic_path(path) as beside:
-                beside.write_text(json.dumps({**before, **now}, indent=2) + "\n")
+        expect_facts(self.folder / "fit.json", "fit", facts)
 
     def stage(self, name: str, given: str = "") -> Stage:
         """The checkpoints of one training of the fit.
@@ -170,37 +157,3 @@ def _by_stage(folder: Path) -> dict[str, list[Path]]:
 
 def _epoch(path: Path) -> int:
     return int(path.stem.rsplit("-", 2)[1])
-
-
-def _read(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        facts = json.loads(path.read_bytes())
-    except (ValueError, RecursionError):
-        facts = None
-    if not isinstance(facts, dict):
-        raise ValueError(f"{path} is damaged: delete the folder {path.parent} to start again.")
-    return facts
-
-
-def _differences(name: str, before: Any, now: Any) -> Iterator[str]:
-    """What changed in one fact, in words."""
-    if isinstance(now, dict) and isinstance(before, dict):
-        for key in sorted({*before, *now}):
-            if before.get(key) != now.get(key):
-                yield f"{name}: {key} was {before.get(key)}, is {now.get(key)}"
-    elif isinstance(now, list) and isinstance(before, list):
-        if not _close(before, now):
-            yield f"other {name}"
-    elif before != now:
-        short = isinstance(now, str) and len(now) < 40
-        yield f"{name} was {before}, is {now}" if short else f"other {name}"
-
-
-def _close(before: list[float], now: list[float]) -> bool:
-    """Whether two lists of numbers are equal but for rounding."""
-    scale = max((abs(v) for v in before if math.isfinite(v)), default=0.0)
-    return len(before) == len(now) and all(
-        a == b or abs(a - b) <= TOLERANCE * scale or (math.isnan(a) and math.isnan(b)) for a, b in zip(before, now, strict=True)
-    )

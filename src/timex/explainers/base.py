@@ -6,10 +6,11 @@ Shapes: N samples, T time steps, D channels, C classes; inside a chunk B samples
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, Unpack, final
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
@@ -18,6 +19,7 @@ from timex.checks import check_labels, checked_device
 from timex.engine import Checkpoint, Noise, Tensors, mix
 from timex.explainers.splitting import labelled, split
 from timex.explainers.target import RUNNER_UP, contrasted, runner_up, target_indices
+from timex.io.pieces import pieces_of
 from timex.records import Explanation, Series, as_series, to_tensor
 from timex.reference.adapt import adapt, model_hash, tried
 from timex.reference.adaptation import Adaptation, How
@@ -196,14 +198,70 @@ class Explainer(ABC, Generic[F]):
                 and answer "why the target and not this class?".
             chunk: Samples on the device at once; by default as many as fit comfortably. It does not change the scores.
         """
+        return self.explain_part(as_series(x, times, observed), 0, target, contrast, chunk)
+
+    @final
+    def explain_part(
+        self,
+        series: Series,
+        first: int = 0,
+        target: ArrayLike | Tensor | str | None = None,
+        contrast: ArrayLike | Tensor | str | None = None,
+        chunk: int | None = None,
+    ) -> Explanation:
+        """Explain neighbouring samples of a larger set as `explain` would explain them within it.
+
+        Args:
+            series: The samples.
+            first: The index of the first of them in the set.
+            target: As in `explain`; one class for all, or one for each of these samples.
+            contrast: As in `explain`.
+            chunk: As in `explain`.
+        """
         self.check_target(target, contrast)
-        series = self._accepted(as_series(x, times, observed))
+        series = self._accepted(series)
         self._check_ready(series)
         self._try_model(series)
         if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1):
             raise ValueError(f"Expected chunk as a whole number of at least 1 sample, got {chunk!r}.")
-        explanation = self._explained(series, target, chunk)
-        return explanation if contrast is None else contrasted(explanation, self._explained(series, contrast, chunk))
+        explanation = self._explained(series, target, chunk, first)
+        return explanation if contrast is None else contrasted(explanation, self._explained(series, contrast, chunk, first))
+
+    @final
+    def explain_stream(
+        self,
+        data: Any,
+        target: ArrayLike | Tensor | str | None = None,
+        *,
+        contrast: ArrayLike | Tensor | str | None = None,
+        size: int | None = None,
+    ) -> Iterator[Explanation]:
+        """Explain more series than memory holds, some at a time; the scores are those of `explain`.
+
+        Args:
+            data: A torch loader or data set; an iterable of batches (B, T, D), of pairs (x, y), of dicts or of `Series`; an
+                array, or anything with shape and slices, such as a memory-mapped, Zarr or HDF5 array; a pyarrow data set or
+                table; or the path of a file.
+            target: As in `explain`.
+            contrast: As in `explain`.
+            size: Samples of an explanation, where the data does not come in batches; by default about a million cells.
+
+        Returns:
+            An iterator over explanations, in the order of the data.
+        """
+        self.check_target(target, contrast)
+        return self._explained_pieces(pieces_of(data, size, *self._file_names()), target, contrast)
+
+    def _explained_pieces(self, pieces: Iterable[Series], target: Any, contrast: Any) -> Iterator[Explanation]:
+        first = 0
+        for series in pieces:
+            n = len(series)
+            yield self.explain_part(series, first, _of_part(target, first, n), _of_part(contrast, first, n))
+            first += n
+
+    def _file_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the classes and channels by which files are read."""
+        return (), ()
 
     @classmethod
     def check_target(cls, *targets: Any) -> None:
@@ -214,19 +272,19 @@ class Explainer(ABC, Generic[F]):
                 "or use a method that takes one, such as ig or gradients."
             )
 
-    def _explained(self, series: Series, target: Any, chunk: int | None) -> Explanation:
-        """The explanation of one class of every sample."""
+    def _explained(self, series: Series, target: Any, chunk: int | None, first: int) -> Explanation:
+        """The explanation of one class of every sample; `first` is the index of the first in the user's data."""
         parts: list[dict[str, Tensor]] = []
         start = 0
         for part in series.chunks(chunk or self._chunk(series.shape)):
             tensors = part.tensors(self.device)
             with beside(tensors):
-                parts.append(self._explain_chunk(part, tensors, target, start, len(series)))
+                parts.append(self._explain_chunk(part, tensors, target, start, len(series), first))
             start += len(part)
         self._finish_explain()
         joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
         facts: dict[str, Any] = {"signed": self.signed, "method": self.name, "model_hash": self._model_hash()}
-        return Explanation(series=self._described(series), **facts, **joined, **self._remarks(series))
+        return Explanation(series=self._described(series), **facts, **joined, **self._remarks(series, first))
 
     def _model_hash(self) -> str:
         """The hash of the model that is explained, which takes a moment for a large one: once for each model."""
@@ -234,22 +292,22 @@ class Explainer(ABC, Generic[F]):
             self._hashed = self._reference, model_hash(self._reference)
         return self._hashed[1]
 
-    def _remarks(self, series: Series) -> dict[str, Any]:
-        """Fields of an `Explanation` that depend on the series alone, and not on the chunks."""
+    def _remarks(self, series: Series, first: int) -> dict[str, Any]:
+        """Fields of an `Explanation` that depend on the series alone, and not on the chunks; `first` is the first's index."""
         return {}
 
-    def _explain_chunk(self, part: Series, tensors: Tensors, target: Any, start: int, n: int) -> dict[str, Tensor]:
+    def _explain_chunk(self, part: Series, tensors: Tensors, target: Any, start: int, n: int, first: int) -> dict[str, Tensor]:
         """The fields of an `Explanation` for some samples, moved off the device."""
         x, times, observed = tensors["x"], tensors.get("times"), tensors.get("observed")
         with torch.no_grad():
             logits = self.answers(x, times, observed)
-        expect_finite(logits, "the model's answer", start, x)
+        expect_finite(logits, "the model's answer", first + start, x)
         wanted = self._wanted(logits, target, start, n, part.classes)
-        place = torch.arange(start, start + len(part), device=self.device)
+        place = first + torch.arange(start, start + len(part), device=self.device)
         found = self._explain(Batch(x, wanted, times, observed, place, logits))
         if observed is not None:
             found["attribution"] = torch.where(observed, found["attribution"], 0.0)
-        expect_finite(found["attribution"], "the attribution", start, x)
+        expect_finite(found["attribution"], "the attribution", first + start, x)
         if self._reference.numbers:
             of_numbers = {"prediction": torch.zeros_like(wanted), "probability": torch.ones(len(part), 1)}
             found = {**of_numbers, "numbers": self._reference.in_own_units(logits).float(), **found}
@@ -461,6 +519,11 @@ def expect_finite(values: Tensor, what: str, start: int, x: Tensor) -> None:
             f"{start + first}, whose largest value is {float(x[first].abs().max()):.3g}: scale the series as the model's "
             "training data, or leave these samples out."
         )
+
+
+def _of_part(target: Any, first: int, n: int) -> Any:
+    """The targets of n samples from the index `first`; one class for all stays as it is."""
+    return target if target is None or isinstance(target, str) or np.ndim(target) == 0 else target[first : first + n]
 
 
 def uniform_per_sample(seed: int, place: Tensor, *shape: int) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -35,6 +36,16 @@ def read_arrays(
             that start with it.
         max_bytes: Refuse files that need more memory. By default 200 times the file's size, and at least 256 MiB.
     """
+    with archive_members(path) as (archive, members):
+        wanted = {name: info for name, info in members.items() if names is None or _among(name, names)}
+        limit = Limit.of(Path(path), max_bytes)
+        limit.check(sum(info.file_size for info in wanted.values()), f"the arrays {', '.join(wanted)}")
+        return {name: _read_array(archive, info) for name, info in wanted.items()}
+
+
+@contextmanager
+def archive_members(path: str | Path) -> Iterator[tuple[zipfile.ZipFile, dict[str, zipfile.ZipInfo]]]:
+    """An open .npz file and its members by the names of the arrays; whatever is damaged becomes one `ValueError`."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a .npz file, found none at {path}.")
@@ -42,11 +53,7 @@ def read_arrays(
         raise ValueError(f"{path}: No .npz archive. Write one with np.savez.")
     try:
         with zipfile.ZipFile(path) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            wanted = {name: info for name, info in members.items() if names is None or _among(name, names)}
-            limit = Limit.of(path, max_bytes)
-            limit.check(sum(info.file_size for info in wanted.values()), f"the arrays {', '.join(wanted)}")
-            return {name: _read_array(archive, info) for name, info in wanted.items()}
+            yield archive, {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
     except MemoryError:
         raise ValueError(f"{path}: The arrays need more memory than there is. Read them on a larger machine.") from None
     except ValueError as error:
@@ -62,21 +69,22 @@ def _among(name: str, names: Collection[str]) -> bool:
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     """One array, read only if its header fits the member's size: the header alone decides how much is allocated."""
     with archive.open(info) as file:
-        shape, dtype = _read_header(file)
-        if dtype.hasobject:
-            raise ValueError(
-                f"{info.filename} holds Python objects. Loading them can run any code, so only plain arrays of numbers, "
-                "bools or strings are read."
-            )
-        held, described = info.file_size - file.tell(), math.prod(shape) * dtype.itemsize
-        if held != described:
-            raise ValueError(f"{info.filename} holds {held} bytes, and its header describes {described}.")
+        header_of(file, info)
     with archive.open(info) as file:
         return npy.read_array(file, allow_pickle=False)
 
 
-def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+def header_of(file: IO[bytes], info: zipfile.ZipInfo) -> tuple[tuple[int, ...], np.dtype[Any], bool]:
+    """Shape, type, and whether columns come first, of an array whose header fits the member's size. The values come next."""
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, _, dtype = read(file)
-    return shape, dtype
+    shape, by_columns, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError(
+            f"{info.filename} holds Python objects. Loading them can run any code, so only plain arrays of numbers, "
+            "bools or strings are read."
+        )
+    held, described = info.file_size - file.tell(), math.prod(shape) * dtype.itemsize
+    if held != described:
+        raise ValueError(f"{info.filename} holds {held} bytes, and its header describes {described}.")
+    return shape, dtype, by_columns

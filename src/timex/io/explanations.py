@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from timex.io.frames import class_names, flags, frame_of, numbers, rows_of, series_of
 from timex.io.labels import encode
 from timex.io.limits import Limit
-from timex.io.tables import csv_frame, parquet_frame, write_csv_frame, write_parquet_frame
+from timex.io.tables import csv_frame, parquet_frame, write_csv_frames, write_parquet_frame
 from timex.records import Explanation
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def write_explanation(path: str | Path, explanation: Explanation) -> Path:
         case ".parquet":
             write_parquet_frame(file, explanation_frame(explanation), explanation.series)
         case _:
-            write_csv_frame(file, explanation_frame(explanation))
+            write_csv_frames(file, [explanation_frame(explanation)])
     return file
 
 

@@ -6,17 +6,24 @@ becomes `observed=False`. Samples of different length are left-aligned and padde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from timex.io.frames import Layout
 from timex.io.labels import numbered
 from timex.io.limits import Limit
 from timex.io.npz import read_npz, write_npz
+from timex.io.npz_source import NpzSource, Whole
+from timex.io.parquet_source import Apart, ParquetSource
+from timex.io.sources import Chunk, SeriesSource, Source
 from timex.io.tables import read_csv, read_parquet, write_csv, write_parquet
 from timex.io.ts import read_ts, write_ts
 from timex.records import Series
+
+log = logging.getLogger(__name__)
 
 Reader = Callable[[Path, tuple[str, ...], Limit], Series]
 READERS: dict[str, Reader] = {".npz": read_npz, ".parquet": read_parquet, ".csv": read_csv, ".ts": read_ts}
@@ -49,13 +56,67 @@ def read_series(
         raise FileNotFoundError(f"Expected a file of time series, found none at {file}.")
     try:
         series = READERS[file.suffix.lower()](file, tuple(classes or ()), Limit.of(file, max_bytes))
-        if series.y is not None and not series.classes:
-            series = series.named(classes=numbered(int(series.y.max())))
-        return series if not channels else _select(series, tuple(channels))
+        return _finished(series, channels)
     except MemoryError:
         raise ValueError(f"{file}: The series need more memory than there is. Split the file.") from None
     except ValueError as error:
         raise ValueError(_with_name(file, str(error))) from error
+
+
+def open_series(
+    path: str | Path,
+    classes: Sequence[str] | None = None,
+    channels: Sequence[str] | None = None,
+    max_bytes: int | None = None,
+) -> Source:
+    """The series of a file in chunks, which are read when they are needed; the arguments are those of `read_series`.
+
+    .parquet and .npz files are read in chunks. A .csv or .ts file, a table in which the rows of a sample stand apart, and
+    arrays stored by columns are read whole.
+    """
+    file = Path(path)
+    _check_suffix(file)
+    given = tuple(classes or ())
+    opened: Source | None = None
+    try:
+        if file.is_file() and file.suffix.lower() == ".parquet":
+            opened = ParquetSource(file, given, max_bytes)
+        elif file.is_file() and file.suffix.lower() == ".npz":
+            opened = NpzSource(file, given, max_bytes)
+    except (Apart, Whole) as error:
+        log.warning("%s is read into memory as a whole. %s", file, error)
+    except ValueError as error:
+        raise ValueError(_with_name(file, str(error))) from error
+    if opened is None:
+        return SeriesSource(read_series(file, classes, channels, max_bytes))
+    return _Selected(opened, file, tuple(channels or ()))
+
+
+class _Selected(NamedTuple):
+    """A source of the wanted channels, whose errors name the file."""
+
+    source: Source
+    file: Path
+    channels: tuple[str, ...]
+
+    @property
+    def chunks(self) -> Sequence[Chunk]:
+        return self.source.chunks
+
+    def read(self, chunks: Iterable[Chunk]) -> Iterator[tuple[Chunk, Series]]:
+        """The series of some chunks."""
+        try:
+            for chunk, series in self.source.read(chunks):
+                yield chunk, _finished(series, self.channels)
+        except ValueError as error:
+            raise ValueError(_with_name(self.file, str(error))) from error
+
+
+def _finished(series: Series, channels: Sequence[str] | None) -> Series:
+    """The series with class names if they have labels, and with the wanted channels alone."""
+    if series.y is not None and not series.classes:
+        series = series.named(classes=numbered(int(series.y.max())))
+    return series if not channels else _select(series, tuple(channels))
 
 
 def write_series(path: str | Path, series: Series, layout: Layout = "long") -> Path:

@@ -5,6 +5,7 @@ Shapes: N samples, T time steps, D channels, R rows of a table; layout (N, T, D)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -79,8 +80,14 @@ def check_columns(names: list[str]) -> None:
         )
 
 
-def rows_of(frame: pd.DataFrame, limit: Limit) -> Rows:
-    """Locate the rows of a long or wide table."""
+def rows_of(frame: pd.DataFrame, limit: Limit, channels: Sequence[str] = ()) -> Rows:
+    """Locate the rows of a long or wide table.
+
+    Args:
+        frame: The table.
+        limit: How much memory the arrays may need.
+        channels: The channels of a long table of which this is a part; by default those of its own rows.
+    """
     if frame.empty:
         raise ValueError(f"Found no rows. {LAYOUT}")
     sample, ids = _codes(frame["sample"])  # (R,)
@@ -88,8 +95,9 @@ def rows_of(frame: pd.DataFrame, limit: Limit) -> Rows:
     step = _step_of_rows(sample, time)
     place: tuple[Ints, ...] = (sample, step)
     if "channel" in frame:
-        channel, channels = _codes(frame["channel"])
-        place = (sample, step, channel)
+        channel, found = _codes(frame["channel"])
+        channels = tuple(channels) or found
+        place = (sample, step, np.array([channels.index(name) for name in found])[channel])
     else:
         channels = tuple(name for name in frame.columns if name not in RESERVED and not name.startswith(TRUTH))
         if not channels:

@@ -26,7 +26,11 @@ def read_npz(path: Path, classes: tuple[str, ...], limit: Limit) -> Series:
     """The series of a .npz file, which may be a saved explanation."""
     known = {"X", *FIELDS, EXTRA, OF_EXPLANATION + EXTRA, *(OF_EXPLANATION + name for name in FIELDS)}
     values: dict[str, Any] = read_arrays(path, known, limit.max_bytes)
-    values = {name.removeprefix(OF_EXPLANATION): array for name, array in values.items()}
+    return series_of_arrays({name.removeprefix(OF_EXPLANATION): array for name, array in values.items()}, classes)
+
+
+def series_of_arrays(values: dict[str, Any], classes: tuple[str, ...]) -> Series:
+    """The series of named arrays, as a .npz file holds them."""
     if "X" in values:
         values.setdefault("x", values.pop("X"))
     if "x" not in values:

@@ -6,7 +6,7 @@ import contextlib
 import csv
 import json
 import warnings
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +38,7 @@ def read_csv(path: Path, classes: tuple[str, ...], limit: Limit) -> Series:
 
 def write_csv(path: Path, series: Series, layout: Layout = "long") -> None:
     """Write a comma-separated table. It does not hold units, sampling rate and scaling."""
-    write_csv_frame(path, frame_of(series, layout))
+    write_csv_frames(path, [frame_of(series, layout)])
 
 
 def read_parquet(path: Path, classes: tuple[str, ...], limit: Limit) -> Series:
@@ -57,12 +57,12 @@ def csv_frame(path: Path, limit: Limit, text: tuple[str, ...] = ()) -> pd.DataFr
     import pandas as pd
 
     text = (*TEXT, *text)
-    with _decoding("comma-separated"), open(path, newline="", encoding="utf-8-sig") as file:
+    with decoding("comma-separated"), open(path, newline="", encoding="utf-8-sig") as file:
         names = [name.strip() for name in next(csv.reader(file), [])]
     check_columns(names)
     n_rows = _count_lines(path)
     limit.check(CELL_BYTES * n_rows * len(names), f"{n_rows} rows x {len(names)} columns")  # short rows are filled up
-    with _decoding("comma-separated"), warnings.catch_warnings():
+    with decoding("comma-separated"), warnings.catch_warnings():
         warnings.simplefilter("error", pd.errors.ParserWarning)  # a row with more fields than the header
         return pd.read_csv(
             path,
@@ -85,11 +85,12 @@ def _count_lines(path: Path) -> int:
     return int(ends.sum(axis=0).max()) + 1
 
 
-def write_csv_frame(path: Path, frame: pd.DataFrame) -> None:
-    """Write a table with bools as 1 and 0, and every float32 exactly."""
-    bools = {name: np.uint8 for name in frame.columns if frame[name].dtype == bool}
-    with atomic_path(path) as beside:
-        frame.astype(bools).to_csv(beside, index=False, float_format=f"%{DIGITS}")
+def write_csv_frames(path: Path, frames: Iterable[pd.DataFrame]) -> None:
+    """Write tables of equal columns below each other, with bools as 1 and 0, and every float32 exactly."""
+    with atomic_path(path) as beside, open(beside, "w", newline="", encoding="utf-8") as file:
+        for i, frame in enumerate(frames):
+            bools = {name: np.uint8 for name in frame.columns if frame[name].dtype == bool}
+            frame.astype(bools).to_csv(file, index=False, header=i == 0, float_format=f"%{DIGITS}")
 
 
 def parquet_frame(path: Path, limit: Limit, more: Collection[str] = ()) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -100,28 +101,49 @@ def parquet_frame(path: Path, limit: Limit, more: Collection[str] = ()) -> tuple
         limit: How much memory the columns may need.
         more: Starts of the names of further columns wanted from a long table.
     """
+    with open_parquet(path) as file:
+        names = parquet_columns(file.schema_arrow, more)
+        n_rows = file.metadata.num_rows
+        limit.check(CELL_BYTES * n_rows * len(names), f"{n_rows} rows x {len(names)} columns")
+        with decoding("parquet"):
+            frame = decoded(file.read(columns=names))
+        return frame, parquet_facts(file.schema_arrow)
+
+
+def open_parquet(path: Path, **how: Any) -> Any:
+    """An open .parquet file; `how` are options of `pyarrow.parquet.ParquetFile`."""
     import pyarrow.parquet as pq
 
-    with _decoding("parquet"):
-        file = pq.ParquetFile(path, page_checksum_verification=True)
-        schema, n_rows = file.schema_arrow, file.metadata.num_rows
-    with file:
-        # sample and time may have been a pandas index: they are columns here; an index without a name is dropped
-        names = [name for name in schema.names if not name.startswith("__index_level_")]
-        check_columns(names)
-        if "channel" in names:
-            names = [name for name in names if name in LONG or name.startswith(tuple(more))]
-        _check_flat(schema, names)
-        limit.check(CELL_BYTES * n_rows * len(names), f"{n_rows} rows x {len(names)} columns")
-        with _decoding("parquet"):
-            table = file.read(columns=names)
-            table.validate(full=True)
-            frame = table.to_pandas(ignore_metadata=True)
-    return frame, _facts((schema.metadata or {}).get(FACTS))
+    with decoding("parquet"):
+        file = pq.ParquetFile(path, page_checksum_verification=True, **how)
+        _ = file.schema_arrow, file.metadata.num_rows  # a damaged description is noticed here
+        return file
+
+
+def parquet_columns(schema: Any, more: Collection[str] = ()) -> list[str]:
+    """The columns that are read of a long or wide table; `more` are starts of the names of further ones of a long table."""
+    # sample and time may have been a pandas index: they are columns here; an index without a name is dropped
+    names = [name for name in schema.names if not name.startswith("__index_level_")]
+    check_columns(names)
+    if "channel" in names:
+        names = [name for name in names if name in LONG or name.startswith(tuple(more))]
+    _check_flat(schema, names)
+    return names
+
+
+def parquet_facts(schema: Any) -> dict[str, Any]:
+    """The units, sampling rate and scaling if the file has them."""
+    return _facts((schema.metadata or {}).get(FACTS))
+
+
+def decoded(table: Any) -> pd.DataFrame:
+    """The frame of an arrow table whose content is checked."""
+    table.validate(full=True)
+    return table.to_pandas(ignore_metadata=True)
 
 
 @contextlib.contextmanager
-def _decoding(kind: str) -> Iterator[None]:
+def decoding(kind: str) -> Iterator[None]:
     """Turn whatever a reader raises for a damaged file into one `ValueError`."""
     try:
         yield
@@ -156,13 +178,26 @@ def _facts(text: bytes | None) -> dict[str, Any]:
         raise ValueError(f"The file's metadata {FACTS.decode()!r} is damaged: {error!r}. Write the file again.") from None
 
 
-def write_parquet_frame(path: Path, frame: pd.DataFrame, series: Series) -> None:
-    """Write a table with the facts about its series that are no columns."""
+def write_parquet_frame(path: Path, frame: pd.DataFrame, series: Series, **more: Any) -> None:
+    """Write a table with the facts about its series that are no columns; `more` are further facts that JSON can hold."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    facts = {"units": series.units, "sampling_rate": series.sampling_rate, "scaling": series.scaling}
+    table = _with_wide_codes(pa.Table.from_pandas(frame, preserve_index=False))
+    facts = {"units": series.units, "sampling_rate": series.sampling_rate, "scaling": series.scaling, **more}
     table = table.replace_schema_metadata({**table.schema.metadata, FACTS: json.dumps(facts).encode()})
     with atomic_path(path) as beside:
         pq.write_table(table, beside, write_page_checksum=True)
+
+
+def _with_wide_codes(table: Any) -> Any:
+    """The table with categories of 32 bits: parts of one table then have equal types, however many names they hold."""
+    import pyarrow as pa
+
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = table.column(i).combine_chunks()
+            column = column if isinstance(column, pa.DictionaryArray) else column.chunk(0)
+            wide = pa.DictionaryArray.from_arrays(column.indices.cast(pa.int32()), column.dictionary)
+            table = table.set_column(i, field.name, wide)
+    return table

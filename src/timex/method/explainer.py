@@ -157,11 +157,14 @@ class TimeX(Explainer[Fitted]):
     def _chunk(self, shape: tuple[int, ...]) -> int:
         return chunk_size(shape[-2])
 
+    def _file_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.fitted.names.classes, self.fitted.names.channels
+
     def _described(self, series: Series) -> Series:
         names = self.fitted.names
         return series.named(names.channels, names.units, names.classes, names.scaling).in_own_units()
 
-    def _remarks(self, series: Series) -> dict[str, Any]:
+    def _remarks(self, series: Series, first: int) -> dict[str, Any]:
         """Which series lie outside the range of the training series; a warning counts them and names the first."""
         known = self.fitted.traits
         if known is None or len(known) < LEAST:
@@ -173,7 +176,7 @@ class TimeX(Explainer[Fitted]):
                 "nor its explanations can be trusted there. `unfamiliar` marks them",
                 found.flags.sum(),
                 len(series),
-                found.flags.argmax(),
+                first + found.flags.argmax(),
                 found.reason,
             )
         return {"unfamiliar": found.flags}

@@ -129,6 +129,15 @@ class Explanation:
 
     # ------------------------------------------------------------------------------------------------------ parts
 
+    @classmethod
+    def joined(cls, parts: Sequence[Explanation]) -> Explanation:
+        """Explanations of one explainer below each other, such as those of `explain_stream`."""
+        first = parts[0]
+        values = {f.name: getattr(first, f.name) for f in fields(cls) if f.name != "series"}
+        rows = {name: [getattr(p, name) for p in parts] for name, v in values.items() if isinstance(v, np.ndarray)}
+        arrays: dict[str, Any] = {name: np.concatenate(column) for name, column in rows.items()}
+        return replace(first, series=Series.joined([p.series for p in parts]), **arrays)
+
     def __getitem__(self, index: Any) -> Explanation:
         """The explanations at `index`: a number, a slice, numbers, or a mask of N truth values; e[0] holds one explanation."""
         rows = _rows(index, len(self))

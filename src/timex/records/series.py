@@ -122,6 +122,15 @@ class Series:
 
         return series_from(data, y, **how)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Series]) -> Series:
+        """Series of equal length and channels below each other; names and scaling are those of the first."""
+        first = parts[0]
+        names = [name for name in PER_SAMPLE if getattr(first, name) is not None]
+        rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        extras = {name: np.concatenate([part.extras[name] for part in parts]) for name in first.extras}
+        return first._unchecked(**rows, ids=tuple(name for part in parts for name in part.ids), extras=extras)
+
     def __len__(self) -> int:
         return len(self.x)
 

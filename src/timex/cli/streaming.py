@@ -1,0 +1,94 @@
+"""How `timex explain` goes through a source: chunk after chunk, here or on Ray, with parts to go on from after a stop."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from timex.cli.resuming import INTERRUPTED
+
+if TYPE_CHECKING:
+    from timex import Explanation, TimeX
+    from timex.explainers.base import Explainer
+    from timex.io.parts import Parts
+    from timex.io.sources import Chunk
+    from timex.scale.job import Job
+
+log = logging.getLogger(__name__)
+
+SUFFIX = ".parts"
+"""Ends the name of the folder beside --out that holds the parts until all are there."""
+
+
+def parts_of(out: Path | None) -> Parts | None:
+    """The place of the parts: --out itself if it is a folder, else beside it; None if nothing is written in parts."""
+    from timex.io.parts import Parts
+
+    if out is None or out.suffix == ".npz":
+        return None
+    return Parts(out.absolute().parent / f"{out.name}{SUFFIX}" if out.suffix else out)
+
+
+def begin(parts: Parts, facts: dict[str, Any], resume: bool) -> None:
+    """Take up the parts of a stopped run of the same work, or start with none."""
+    if not resume:
+        if parts.done:
+            log.warning("the %d parts in %s are replaced; --resume would have gone on from them", len(parts.done), parts.folder)
+        parts.clear()
+    parts.expect(facts)
+
+
+def explainer_hash(folder: Path) -> str:
+    """A hash of a saved explainer: its description holds one of its weights."""
+    return hashlib.sha256((folder / "explainer.json").read_bytes()).hexdigest()
+
+
+def opened(fit: Callable[[], TimeX], method: str, known: Callable[[], Any]) -> Explainer[Any]:
+    """The explainer of a method: the fitted one, or another one of the same model, fitted to `known` if it needs a fit."""
+    from timex.registry import EXPLAINERS
+
+    fitted = fit()
+    if method == fitted.name:
+        return fitted
+    other = EXPLAINERS[method](fitted.fitted.reference, device=fitted.device)
+    return other.fit(known(), progress=False) if other.needs_fit else other
+
+
+def results(
+    job: Job, explainer: Explainer[Any], wanted: Callable[[Chunk], bool]
+) -> Iterator[tuple[Chunk, Explanation | None, dict[str, int]]]:
+    """Every chunk with its explanations and facts, in order. Parts that were there before are read only if they are wanted."""
+    done = set() if job.parts is None else set(job.parts.done)
+    fresh = job.explain(explainer, [chunk for chunk in job.source.chunks if chunk.number not in done])
+    for chunk in job.source.chunks:
+        if job.parts is not None and chunk.number in done:
+            yield chunk, job.parts.read(chunk.number) if wanted(chunk) else None, job.parts.facts(chunk.number)
+        else:
+            yield chunk, *next(fresh)
+
+
+def check_longest(job: Job, totals: Counter[str]) -> None:
+    """Refuse series that are all shorter than those of the fit: padding each of them would hide a mistake."""
+    if totals["longest"] < job.n_steps:
+        raise ValueError(f"Expected series of {job.n_steps} steps as in fit, got {totals['longest']} in the longest of them.")
+
+
+@contextmanager
+def interruptible(job: Job) -> Iterator[None]:
+    """Ctrl-C names what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if job.parts is None:
+            log.warning("interrupted: nothing was written")
+        else:
+            kept = f"{len(job.parts.done)} of {len(job.source.chunks)} parts"
+            log.warning("interrupted. Kept in %s: %s. Run the same command with --resume to go on", job.parts.folder, kept)
+        raise typer.Exit(INTERRUPTED) from None
