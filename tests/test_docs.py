@@ -43,12 +43,13 @@ COMMAND = typer.main.get_command(app)
 
 GIVEN = {
     "files.md": """
-import numpy as np
+import numpy as np, torch
 from timex import Explanation, Series
 from timex.io.files import write_series
 rng = np.random.default_rng(0)
 x, y = rng.normal(size=(6, 5, 2)).astype("float32"), np.arange(6) % 2
 series = Series(x, y=y, channels=("hr", "spo2"), classes=("sick", "well"))
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(10, 2))
 for name in ("windows.parquet", "train.csv", "test.csv"):
     write_series(name, series)
 explained = {"prediction": y, "probability": np.eye(2, dtype=np.float32)[y], "mask": x > 0}

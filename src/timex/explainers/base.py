@@ -20,6 +20,7 @@ from timex.engine import Checkpoint, Noise, Tensors, mix
 from timex.explainers.splitting import labelled, split
 from timex.explainers.target import RUNNER_UP, contrasted, runner_up, target_indices
 from timex.io.pieces import pieces_of
+from timex.io.sources import with_steps
 from timex.records import Explanation, Series, as_series, to_tensor
 from timex.reference.adapt import adapt, model_hash, tried
 from timex.reference.adaptation import Adaptation, How
@@ -250,7 +251,10 @@ class Explainer(ABC, Generic[F]):
             An iterator over explanations, in the order of the data.
         """
         self.check_target(target, contrast)
-        return self._explained_pieces(pieces_of(data, size, *self._file_names()), target, contrast)
+        pieces = pieces_of(data, size, *self._file_names())
+        if self.needs_fit and (isinstance(data, str | Path) or hasattr(data, "to_batches")):
+            pieces = (with_steps(series, self.fitted.shape[0]) for series in pieces)  # the longest may be in another piece
+        return self._explained_pieces(pieces, target, contrast)
 
     def _explained_pieces(self, pieces: Iterable[Series], target: Any, contrast: Any) -> Iterator[Explanation]:
         first = 0

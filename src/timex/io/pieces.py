@@ -150,12 +150,13 @@ def _of_table(batches: Iterable[Any], classes: tuple[str, ...]) -> Iterator[Seri
             return series_of(frame, rows, classes)
 
         for batch in batches:
-            waiting.append(batch)
-            if sum(map(len, waiting)) >= CHUNK_CELLS:
-                table = pa.Table.from_batches(waiting)
-                if cut := _last_sample(table):
-                    yield series(table.slice(0, cut))
-                waiting = table.slice(cut).to_batches()
+            for start in range(0, len(batch), CHUNK_CELLS):
+                waiting.append(batch.slice(start, CHUNK_CELLS))
+                if sum(map(len, waiting)) >= CHUNK_CELLS:
+                    table = pa.Table.from_batches(waiting)
+                    if cut := _last_sample(table):
+                        yield series(table.slice(0, cut))
+                    waiting = table.slice(cut).to_batches()
         if sum(map(len, waiting)):
             yield series(pa.Table.from_batches(waiting))
         once.check()
