@@ -92,6 +92,15 @@ train, held_out = (Series(rng.normal(size=(n, 16, 2))) for n in (60, 40))
 model = CNN(n_channels=2, n_classes=3, n_steps=16, width=4)
 explainer = TimeX(model, config=TimeXConfig(epochs=1, n_landmarks=5)).fit(train, progress=False)
 """,
+    "tasks.md": """
+import numpy as np
+from timex import Series, TimeX, TimeXConfig
+from timex.explainers import IntegratedGradients
+from timex.reference import CNN
+held_out = Series(np.random.default_rng(0).normal(size=(60, 16, 2)), y=np.arange(60) % 3, classes=("A", "B", "C"))
+model = CNN(n_channels=2, n_classes=3, n_steps=16, width=4)
+e = TimeX(model, config=TimeXConfig(epochs=1, n_landmarks=5)).fit(held_out, progress=False).explain(held_out)
+""",
     "report.md": """
 import numpy as np
 from timex import Series, TimeX, TimeXConfig
