@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from timex.reference.adapt import adapt
     from timex.trust.check import check
     from timex.trust.compare import compare
+    from timex.trust.counterfactual import counterfactual
 
     __version__: str
 
@@ -30,6 +31,7 @@ __all__ = [
     "adapt",
     "check",
     "compare",
+    "counterfactual",
     "fit_many",
     "load_dataset",
     "load_reference",
@@ -44,6 +46,7 @@ _MODULES = {
     "adapt": "timex.reference.adapt",
     "check": "timex.trust.check",
     "compare": "timex.trust.compare",
+    "counterfactual": "timex.trust.counterfactual",
     "fit_many": "timex.method.fit",
     "load_dataset": "timex.data",
     "load_reference": "timex.reference",

@@ -288,7 +288,7 @@ class Explainer(ABC, Generic[F]):
         self._finish_explain()
         joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
         facts: dict[str, Any] = {"signed": self.signed, "method": self.name, "model_hash": self._model_hash()}
-        return Explanation(series=self._described(series), **facts, **joined, **self._remarks(series, first))
+        return Explanation(series=self.described(series), **facts, **joined, **self._remarks(series, first))
 
     def _model_hash(self) -> str:
         """The hash of the model that is explained, which takes a moment for a large one: once for each model."""
@@ -467,7 +467,7 @@ class Explainer(ABC, Generic[F]):
                 require_gradient(self.model, few["x"], few.get("times"), few.get("observed"), type(self).__name__)
         self._tried = series.shape[1:]
 
-    def _described(self, series: Series) -> Series:
+    def described(self, series: Series) -> Series:
         """The explained series as the explanation keeps them: in the user's own units, with names."""
         return series.in_own_units()
 

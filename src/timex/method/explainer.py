@@ -160,7 +160,8 @@ class TimeX(Explainer[Fitted]):
     def _file_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.fitted.names.classes, self.fitted.names.channels
 
-    def _described(self, series: Series) -> Series:
+    def described(self, series: Series) -> Series:
+        """The explained series in the user's own units, with the names of the fit where they have none."""
         names = self.fitted.names
         return series.named(names.channels, names.units, names.classes, names.scaling).in_own_units()
 

@@ -2,6 +2,7 @@
 
 from timex.trust.check import check
 from timex.trust.compare import compare
+from timex.trust.counterfactual import counterfactual
 from timex.trust.randomise import parameter_randomisation
 
-__all__ = ["check", "compare", "parameter_randomisation"]
+__all__ = ["check", "compare", "counterfactual", "parameter_randomisation"]

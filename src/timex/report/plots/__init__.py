@@ -4,6 +4,7 @@ Every function builds a `matplotlib.figure.Figure` and returns it: no pyplot, no
 """
 
 from timex.report.plots.comparison import plot_comparison
+from timex.report.plots.counterfactual import plot_counterfactual
 from timex.report.plots.curves import plot_curves
 from timex.report.plots.disagreement import plot_disagreement
 from timex.report.plots.explanation import plot_explanation
@@ -16,6 +17,7 @@ __all__ = [
     "DIVERGING",
     "SEQUENTIAL",
     "plot_comparison",
+    "plot_counterfactual",
     "plot_curves",
     "plot_disagreement",
     "plot_explanation",
