@@ -9,7 +9,7 @@ from cases import CONFIG, PAPER_CONFIG, quick, series
 
 from timex import TimeX, engine, fit_many
 from timex.method import fit
-from timex.method.finish import best_smoothing, finished_masks
+from timex.method.finish import best_smoothing, best_width, finished_masks
 from timex.method.task import prepare
 from timex.records import Series
 from timex.reference.evidence import WIDTHS, gap, smoothed
@@ -55,9 +55,23 @@ def test_the_best_width_has_the_largest_gap_on_validation_series(missing, monkey
         blank = answer(mean.expand_as(x))
         gaps = {w: float(gap(answer, x, smoothed(p, w, observed), fill, blank=blank, observed=observed).mean()) for w in WIDTHS}
     best = max(gaps, key=gaps.get)
-    assert best_smoothing(task, p) == best
+    assert best_width(task, p) == best
     monkeypatch.setattr("timex.method.finish.chunk_size", lambda n_steps: 4)
-    assert best_smoothing(task, p) == best
+    assert best_width(task, p) == best
+
+
+@pytest.mark.parametrize(("own", "of_gradients", "expected"), [(0, 6, 3), (4, 6, 4), (2, 0, 2), (0, 1, 1), (1, 3, 2)])
+def test_the_smoothing_is_at_least_half_of_the_width_of_the_gradients(own, of_gradients, expected, monkeypatch):
+    task = prepare(quick(), *data())
+    p = torch.rand(9, T, D, generator=torch.Generator().manual_seed(0))
+    monkeypatch.setattr("timex.method.finish.best_width", lambda task, a: own if a is p else of_gradients)
+    assert best_smoothing(task, p) == expected
+
+
+def test_without_gradients_p_alone_chooses(monkeypatch):
+    task = prepare(quick(config=CONFIG.replaced({"generator.gradient_points": 0})), *data())
+    monkeypatch.setattr("timex.method.finish.best_width", lambda task, a: 2)
+    assert best_smoothing(task, torch.rand(9, T, D)) == 2
 
 
 def test_the_model_chooses_the_width(monkeypatch):

@@ -112,19 +112,35 @@ def batches(task: Task, data: Tensors) -> Iterator[Tensors]:
             yield batch
 
 
-@torch.no_grad()
 def best_smoothing(task: Task, p: Tensor) -> int:
-    """The width with the largest gap of evidence on validation series, by the frozen model's answers."""
+    """The width of the smoothing that the model chooses: the best width of p, or half of that of its gradients if that is more.
+
+    The generator is trained on the evidence itself, so the gap of p hardly ever asks for smoothing. The gradients did not see
+    the loss: their best width tells how long a motif is for the model. Half of it fills a motif and does not blur it.
+    """
+    own, gradient = best_width(task, p), task.member.val.get("gradient")
+    return own if gradient is None else max(own, (best_width(task, gradient.abs()) + 1) // 2)
+
+
+@torch.no_grad()
+def best_width(task: Task, attribution: Tensor) -> int:
+    """The width with the largest gap of evidence on validation series, by the frozen model's answers.
+
+    Args:
+        task: The fit.
+        attribution: Scores of its validation series, (N, T, D).
+    """
     mean, std = (torch.as_tensor(v, device=task.device) for v in task.baseline)
 
     def parts() -> Iterator[Part]:
-        for batch in batches(task, {"p": p[:MAX_GAP], **{name: v[:MAX_GAP] for name, v in task.member.val.items()}}):
+        val = {name: v[:MAX_GAP] for name, v in task.member.val.items()}
+        for batch in batches(task, {**val, "attribution": attribution[:MAX_GAP]}):
             x, times, observed = batch["x"], batch.get("times"), batch.get("observed")
             answer = partial(_answer, task, times, observed)
             fill, blank = filled(task.fill, x, mean, std, None), answer(mean.expand_as(x))
             weight = weights(batch["logits"], blank, task.fill, task.config.forecasts)
             gap_of = partial(gap, answer, x, fill=fill, blank=blank, spread=task.spread, observed=observed)
-            yield partial(_weighted, gap_of, weight), batch["p"], observed
+            yield partial(_weighted, gap_of, weight), batch["attribution"], observed
 
     gaps = gaps_by_width(parts())
     return max(gaps, key=lambda width: gaps[width])
