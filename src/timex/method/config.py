@@ -161,7 +161,7 @@ class TimeXConfig(Settings):
     smoothing: int | None = setting(
         None,
         "Explanations are smoothed over time by a Gaussian with this standard deviation in steps; 0 for none. None lets the "
-        "model choose: the width with the largest gap of evidence on validation data.",
+        "model choose on validation data: the width with the largest gap of evidence, or half of that of its gradients.",
         least=0,
     )
     n_landmarks: int = setting(50, "Number of landmarks.", least=1)
