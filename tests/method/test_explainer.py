@@ -50,7 +50,7 @@ def test_explanation_by_hand(case):
 
 
 def test_the_direction_is_the_sign_of_the_evidence():
-    """A linear model: the evidence of a cell is weight x (value - training mean), for the predicted class of two."""
+    """A linear model: the evidence of a cell is weight x (value - training mean); runs of kept cells have that of their sum."""
     weight = torch.linspace(-1, 1, 24).view(12, 2)
     linear = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(24, 2, bias=False))
     linear[1].weight.data = torch.stack([-weight.flatten(), weight.flatten()])
@@ -59,7 +59,13 @@ def test_the_direction_is_the_sign_of_the_evidence():
     explainer = TimeX(linear, config=config, embedding="0").fit(x, progress=False)
     e = explainer.explain(x[:9])
     part = weight.numpy() * (x[:9] - explainer.fitted.baseline.mean) * np.where(e.prediction == 1, 1, -1)[:, None, None]
-    np.testing.assert_array_equal(e.direction, np.sign(part))
+    expected = np.sign(part)
+    for i, k in np.ndindex(9, 2):
+        for run in np.split(np.arange(12), np.flatnonzero(np.diff(e.mask[i, :, k])) + 1):
+            if e.mask[i, run[0], k]:
+                expected[i, run, k] = np.sign(part[i, run, k].sum())
+    assert 0 < e.mask.mean() < 1
+    np.testing.assert_array_equal(e.direction, expected)
     np.testing.assert_array_equal(e.directed().attribution, e.attribution * e.direction)
     no_gradient = config.replaced({"generator.gradient_points": 0})
     assert TimeX(linear, config=no_gradient, embedding="0").fit(x, progress=False).explain(x[:2]).direction is None

@@ -61,23 +61,38 @@ def explain_batch(
     p = smoothed_probability(keep_probability(by, given), smoothing, observed)
     found = explain_masks(by, given, p)
     if "gradient" in given:
-        found["direction"] = direction_of(given["gradient"], smoothing, observed)
+        found["direction"] = direction_of(given["gradient"], found["mask"], smoothing, observed)
     return found
 
 
-def direction_of(gradient: Tensor, smoothing: int, observed: Tensor | None) -> Tensor:
+def direction_of(gradient: Tensor, kept: Tensor, smoothing: int, observed: Tensor | None) -> Tensor:
     """Whether a cell speaks for the model's answer (1) or against it (-1), (B, T, D) int8; 0 where nothing was measured.
 
-    The sign of the cell's integrated gradient of the evidence, smoothed as the explanation is: a positive one says that the
-    evidence for the answer grows as the cell changes from the training mean to its value.
+    A run of kept cells has the sign of the sum of its integrated gradients: the evidence that its values add to those of the
+    training mean. Single cells of a motif often have the other sign, and hiding them does not do what it promises. A cell
+    that is not kept has the sign of its own gradient, smoothed as the explanation is.
 
     Args:
         gradient: Integrated gradients of the evidence, (B, T, D), signed.
+        kept: The cells of the mask, (B, T, D).
         smoothing: Standard deviation in steps of the Gaussian over time.
         observed: Measured cells, (B, T, D), or None.
     """
-    sign = smoothed(gradient, smoothing, observed).sign().to(torch.int8)
+    sign = torch.where(kept, run_sums(gradient, kept), smoothed(gradient, smoothing, observed)).sign().to(torch.int8)
     return sign if observed is None else torch.where(observed, sign, 0)
+
+
+def run_sums(values: Tensor, cells: Tensor) -> Tensor:
+    """For every cell the sum of `values` over its run of `cells` along time, (B, T, D); 0 outside.
+
+    >>> run_sums(torch.tensor([[[1.0], [2.0], [5.0], [-1.0]]]), torch.tensor([[[True], [True], [False], [True]]])).flatten()
+    tensor([ 3.,  3.,  0., -1.])
+    """
+    start = cells.clone()
+    start[:, 1:] &= ~cells[:, :-1]
+    run = start.long().cumsum(1) * cells  # 1, 2, ... in the runs, 0 outside
+    totals = values.new_zeros(len(values), values.shape[1] + 1, values.shape[2]).scatter_add_(1, run, values * cells)
+    return totals.gather(1, run)
 
 
 def generator_inputs(by: Task | Fitted, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensors:
