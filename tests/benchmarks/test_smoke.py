@@ -152,6 +152,17 @@ def test_planted(measured, tmp_path):
     assert measured("planted", folder, "--data", "freqshapes", "--planted", *planted)["rows"] == rows  # read, not checked again
 
 
+def test_classes(measured, tmp_path):
+    folder = tmp_path / "run"
+    method = "timex:paper"
+    done = run(["univariate"], folder, Grid(folds=1, smoke=True), datasets=["freqshapes"], methods=[method], device="cpu")
+    assert not done.failed
+    rows = measured("classes", str(folder), "--methods", method)["rows"]
+    assert [(row["class"], row["samples"]) for row in rows] == [(c, 6) for c in range(4)]
+    assert sum(row["given_without"] for row in rows) == pytest.approx(1, abs=1e-3)
+    assert all(0 < row["auprc"] <= 1 for row in rows)
+
+
 def test_reasons(measured, tmp_path):
     folder = tmp_path / "run"
     done = run(["univariate"], folder, Grid(folds=1, smoke=True), datasets=["freqshapes"], methods=["timex"], device="cpu")
