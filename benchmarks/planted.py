@@ -38,7 +38,7 @@ from timex.trust.randomise import shuffled
 
 SYNTHETIC = ("freqshapes", "seqcomb_uv", "seqcomb_mv", "lowvar", "seqcomb_mv_irregular", "equalshapes")
 REAL = ("ecg", "epilepsy", "boiler")
-TRAIN, HELD_OUT = 2000, 200
+TRAIN, HELD_OUT = 2000, 100
 """Series that models and explainers are fitted on, and that are checked, at most."""
 
 BAD, NOT_TRUSTED = ("do not use",), ("weak", "do not use")

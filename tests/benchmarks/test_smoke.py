@@ -163,6 +163,14 @@ def test_classes(measured, tmp_path):
     assert all(0 < row["auprc"] <= 1 for row in rows)
 
 
+@pytest.mark.slow
+def test_comparisons(measured, tmp_path):
+    folder = str(tmp_path / "planted")
+    (row,) = measured("comparisons", folder, "--data", "freqshapes")["rows"]
+    assert set(row["means"]) == {"timex", "gradients", "ig", "amplitude", "random"}
+    assert measured("comparisons", folder, "--data", "freqshapes")["rows"] == [row]  # read, not compared again
+
+
 def test_reasons(measured, tmp_path):
     folder = tmp_path / "run"
     done = run(["univariate"], folder, Grid(folds=1, smoke=True), datasets=["freqshapes"], methods=["timex"], device="cpu")

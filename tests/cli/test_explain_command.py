@@ -126,7 +126,9 @@ def test_a_target_and_a_contrast(small, invoke, tmp_path):
 
 def test_a_wrong_target_ends_before_any_work(small, fails, monkeypatch):
     monkeypatch.setattr(SGTGrad, "_fit", lambda *a: pytest.fail("fitted before the target was checked"))
-    assert "leave --target and --contrast out, or use a method" in fails(*explain(small, "--target", "runner-up"))
+    assert "leave --target and --contrast out, fit another for that class (--target of the fit)" in fails(
+        *explain(small, "--target", "runner-up")
+    )
     message = fails(*explain(small, "--method", "sgt_grad", "--contrast", "run"))
     assert f"Expected target among {', '.join(small.test.classes)}, or 'runner-up', got 'run'" in message
 

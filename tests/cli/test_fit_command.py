@@ -1,13 +1,14 @@
 """`timex fit`: settings, presets, output folders, and training that fails."""
 
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
-from timex import TimeX, TimeXConfig, load_reference
+from timex import Explanation, TimeX, TimeXConfig, load_reference
 from timex.cli import app
 from timex.cli.fit import settings
 from timex.engine.train import _Run
@@ -15,8 +16,12 @@ from timex.io.files import write_series
 from timex.io.folder import read_folder
 
 
+def saved(folder):
+    return read_folder(folder, "explainer")[0]
+
+
 def saved_config(folder):
-    return TimeXConfig.from_dict(read_folder(folder, "explainer")[0]["config"])
+    return TimeXConfig.from_dict(saved(folder)["config"])
 
 
 def test_settings_by_name_come_after_options_and_preset():
@@ -27,6 +32,20 @@ def test_settings_by_name_come_after_options_and_preset():
     assert settings("paper", "lowvar", "transformer", {}).mask.hide == "auto"
     changed = settings("paper", "lowvar", "cnn", given, ["epochs=3", "loss.lam_e=0.5", "training.clip=none"])
     assert changed == paper.replaced({"lr": 0.2, "epochs": 3, "loss.lam_e": 0.5, "training.clip": None})
+
+
+def test_a_fit_for_one_class_explains_files_with_names_of_all_classes(small, invoke, tmp_path):
+    write_series(tmp_path / "named.npz", replace(small.test, truth=None))
+    fit = ("fit", "--data", "freqshapes", "--reference", small.reference, "--epochs", 1, "--out", tmp_path / "two")
+    invoke(*fit, "--target", "2,1")
+    assert saved(tmp_path / "two")["adaptation"] == {"target": [2, 1]}
+    out = tmp_path / "e.npz"
+    invoke("explain", "--explainer", tmp_path / "two", "--data", tmp_path / "named.npz", "--out", out)
+    e = Explanation.load(out)
+    assert e.probability.shape == (len(small.test), 2)
+    assert set(e.prediction) <= {0, 1}
+    assert e.classes == small.test.classes[1:3]
+    assert e.series.y is None  # some series belong to neither
 
 
 def test_every_setting_can_be_set():

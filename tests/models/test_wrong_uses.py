@@ -138,8 +138,8 @@ ERRORS = {
         r"target=9 is not in the model's answer, a tensor of shape \(24, 4\)",
     ),
     "a class in the wrong place": (
-        lambda: TimeX(net(), target=1),
-        r"no target= with task='classify': pass the class to explain\(",
+        lambda: TimeX(net(), task="binary", target=1),
+        r"no target= with task='binary', whose answers already are no and yes",
     ),
     # what cannot be explained
     "no gradient": (

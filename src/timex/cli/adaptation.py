@@ -35,7 +35,11 @@ TaskName = Annotated[
 ]
 TargetIndex = Annotated[
     str | None,
-    typer.Option("--target", help="Label or number to explain: an index, or step,channel.", rich_help_panel=PANEL),
+    typer.Option(
+        "--target",
+        help="Label or number to explain: an index, or step,channel. For classes: one against all others, or class,other.",
+        rich_help_panel=PANEL,
+    ),
 ]
 
 

@@ -18,12 +18,12 @@ from torch import Tensor
 from timex.checks import check_labels, checked_device
 from timex.engine import Checkpoint, Noise, Tensors, mix
 from timex.explainers.splitting import labelled, split
-from timex.explainers.target import RUNNER_UP, contrasted, runner_up, target_indices
+from timex.explainers.target import RUNNER_UP, about, contrasted, runner_up, target_indices
 from timex.io.pieces import pieces_of
 from timex.io.sources import with_steps
 from timex.records import Explanation, Series, as_series, to_tensor
 from timex.reference.adapt import adapt, model_hash, tried
-from timex.reference.adaptation import Adaptation, How
+from timex.reference.adaptation import Adaptation, How, Target
 from timex.reference.base import ReferenceModel
 from timex.reference.beside import beside, each
 from timex.reference.probes import require_gradient
@@ -273,7 +273,7 @@ class Explainer(ABC, Generic[F]):
         if not cls.takes_target and any(target is not None for target in targets):
             raise ValueError(
                 f"{cls.__name__} explains the class the model predicts and takes no target: leave target= and contrast= out, "
-                "or use a method that takes one, such as ig or gradients."
+                "fit another for that class (target= of the fit), or use a method that takes one, such as ig or gradients."
             )
 
     def _explained(self, series: Series, target: Any, chunk: int | None, first: int) -> Explanation:
@@ -469,7 +469,13 @@ class Explainer(ABC, Generic[F]):
 
     def described(self, series: Series) -> Series:
         """The explained series as the explanation keeps them: in the user's own units, with names."""
-        return series.in_own_units()
+        return about(series, self._about).in_own_units()
+
+    @property
+    def _about(self) -> Target | None:
+        """The class, or the two classes, that the model's answers are reduced to; None if they are not."""
+        of_model: Adaptation = getattr(self._reference, "how", self.how)
+        return self.how.about if of_model.about is None else of_model.about
 
     def _accepted(self, series: Series) -> Series:
         """The series, or a `ValueError` if they have missing cells or irregular times and the method takes none."""

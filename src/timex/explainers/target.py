@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from timex.records import Explanation
+from timex.records import Explanation, Series
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +38,34 @@ def target_indices(target: ArrayLike | Tensor, n: int, classes: Sequence[str] = 
     if given.dtype.kind in "UO" and given.size and all(isinstance(name, str) for name in given.ravel()):
         given = np.array([_index(str(name), classes) for name in given.ravel()]).reshape(given.shape)
     return np.full(n, given) if given.ndim == 0 else given
+
+
+def about(series: Series, target: int | tuple[int, ...] | None) -> Series:
+    """Series as a model sees them whose answers are no and yes: one class against all others, or against another.
+
+    Labels become 0 and 1, or are left out for two of several classes, to which the other series do not belong.
+
+    >>> about(Series([[[0.0]]] * 3, y=[0, 2, 1], classes=("rest", "walk", "fall")), 2).classes
+    ('not fall', 'fall')
+    """
+    if target is None:
+        return series
+    y = None if series.y is None or isinstance(target, tuple) else (series.y == target).astype(np.int64)
+    return replace(series, y=y, classes=about_names(series.classes, target))
+
+
+def about_names(classes: Sequence[str], target: int | tuple[int, ...] | None) -> tuple[str, ...]:
+    """The names of no and yes, where the classes have names.
+
+    >>> about_names(("rest", "walk", "fall"), (2, 1))
+    ('walk', 'fall')
+    """
+    if target is None or not classes:
+        return tuple(classes)
+    own, *other = target if isinstance(target, tuple) else (target,)
+    if not all(0 <= c < len(classes) for c in (own, *other)):
+        raise ValueError(f"Expected target= among {len(classes)} classes ({', '.join(classes)}), got {target}.")
+    return (classes[other[0]] if other else f"not {classes[own]}", classes[own])
 
 
 def runner_up(logits: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from timex.checks import check_scaling
 from timex.engine import Checkpoint, Diverged, Tensors
 from timex.explainers.base import Batch, Explainer
+from timex.explainers.target import about, about_names
 from timex.method import storage
 from timex.method.config import TimeXConfig
 from timex.method.explain import chunk_size, explain_batch
@@ -104,7 +105,10 @@ class TimeX(Explainer[Fitted]):
         if units and not channels:
             raise ValueError("Expected channels= with units=: a unit is shown after the name of its channel.")
         self.names = Names(
-            tuple(channels), tuple(units), tuple(classes), None if scaling is None else check_scaling(scaling)
+            tuple(channels),
+            tuple(units),
+            tuple(classes),
+            None if scaling is None else check_scaling(scaling),
         )  # `fit` compares their number with the channels of x
 
     def adapted(self, series: Series, progress: bool = False) -> ReferenceModel:
@@ -163,7 +167,8 @@ class TimeX(Explainer[Fitted]):
     def described(self, series: Series) -> Series:
         """The explained series in the user's own units, with the names of the fit where they have none."""
         names = self.fitted.names
-        return series.named(names.channels, names.units, names.classes, names.scaling).in_own_units()
+        named = series.named(names.channels, names.units, names.classes, names.scaling)
+        return about(named, self.how.about).in_own_units()
 
     def _remarks(self, series: Series, first: int) -> dict[str, Any]:
         """Which series lie outside the range of the training series; a warning counts them and names the first."""
@@ -202,7 +207,8 @@ class TimeX(Explainer[Fitted]):
         facts = {"model": type(self.model).__name__, "fitted": "no: call fit(x) with training series"}
         if self.fitted_ is None:
             return explainer_html(type(self).__name__, facts)
-        quality, (steps, channels), names = self.fitted_.quality, self.fitted_.shape, self.fitted_.names.classes
+        quality, (steps, channels) = self.fitted_.quality, self.fitted_.shape
+        names = about_names(self.fitted_.names.classes, self.how.about)
         facts |= {"fitted": f"for {steps} steps x {channels} channels", "mean p on validation series": f"{quality.kept:.2f}"}
         if quality.agreement is not None:
             facts["surrogate agrees"] = f"{quality.agreement:.1%} of the training series (empty: {quality.commonest:.1%})"

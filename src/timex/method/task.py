@@ -90,7 +90,7 @@ def prepare(explainer: TimeX, train: Series, val: Series | None, shared: Shared 
     reference_hash = weights_hash(explainer.model)  # taken now, since the user may train the model further after the fit
     _check_shape(train.shape, explainer.model)
     reference = explainer.adapted(train)
-    names = _names(explainer.names, train, reference)
+    names = _names(explainer.names, train, reference if explainer.how.about is None else None)
     baseline = train.baseline()
     model = _fresh_model(reference, config, train.time_unit)
     frozen = FrozenModel(
@@ -222,12 +222,15 @@ def _check_shape(shape: tuple[int, ...], model: Any) -> None:
         )
 
 
-def _names(given: Names, train: Series, reference: ReferenceModel) -> Names:
-    """Names as given to the explainer, else those of the training series."""
+def _names(given: Names, train: Series, reference: ReferenceModel | None) -> Names:
+    """Names as given to the explainer, else those of the training series.
+
+    Their number is compared with the model's classes, unless its answers are reduced to no and yes (`reference` is None).
+    """
     found = Names(train.channels, train.units, train.classes, train.scaling)
     chosen = Names(**{f.name: getattr(given, f.name) or getattr(found, f.name) for f in dataclasses.fields(Names)})
     Series(train.x[:1]).named(**dataclasses.asdict(chosen))  # raises if the number of names or scales is wrong
-    if len(chosen.classes) not in (0, reference.n_classes):
+    if reference is not None and len(chosen.classes) not in (0, reference.n_classes):
         raise ValueError(
             f"Expected a name for each of the model's {reference.n_classes} classes, got {len(chosen.classes)} "
             f"({', '.join(chosen.classes)}): name all of them, or none."

@@ -46,6 +46,8 @@ def adapt(model: Any, x: ArrayLike | Tensor | Series | None = None, **how: Unpac
 
 
 def _adapted(model: Any, how: Adaptation) -> ReferenceModel:
+    if isinstance(model, ReferenceModel) and not isinstance(model, Wrapped | BlackBox) and set(how.given) == {"target"}:
+        return Wrapped(model, how)  # one of its classes against others
     if isinstance(model, ReferenceModel):
         if how.given and how != getattr(model, "how", None):
             names = ", ".join(f"{name}=" for name in how.given)

@@ -56,7 +56,8 @@ class Adaptation:
         task: What the answer means: "classify" (logits or probabilities, (B, C)), "binary" (one logit), "multilabel" (one logit
             per label), "regress" (numbers) or "forecast" (numbers per step ahead).
         target: Which label or number to explain, as an index or (step, channel). Needed for "multilabel"; None explains all
-            numbers together.
+            numbers together. For "classify", one class against all others, or (class, other) for one against another: the
+            explained answers are then no and yes.
     """
 
     embedding: str | None = None
@@ -77,8 +78,10 @@ class Adaptation:
             object.__setattr__(self, "target", tuple(self.target))
         if self.task == "multilabel" and not isinstance(self.target, int):
             raise ValueError("Expected target=INDEX with task='multilabel': labels are explained one at a time.")
-        if self.task in ("classify", "binary") and self.target is not None:
-            raise ValueError(f"Expected no target= with task={self.task!r}: pass the class to explain(target=) instead.")
+        if self.task == "binary" and self.target is not None:
+            raise ValueError("Expected no target= with task='binary', whose answers already are no and yes.")
+        if self.task == "classify" and isinstance(self.target, tuple) and (len(self.target) != 2 or len(set(self.target)) < 2):
+            raise ValueError(f"Expected target as a class or as two different classes, got {self.target}.")
         if self.forward is not None and not (callable(self.forward) or isinstance(self.forward, str)):
             raise ValueError(f"Expected forward as a keyword or a function (model, x), got {type(self.forward).__name__}.")
 
@@ -97,6 +100,11 @@ class Adaptation:
     def numbers(self) -> bool:
         """Whether the answers are numbers, and not classes."""
         return self.task in NUMBERS
+
+    @property
+    def about(self) -> Target | None:
+        """The class, or the two classes, that answers are reduced to; None if they are not."""
+        return self.target if self.task == "classify" else None
 
     @property
     def given(self) -> dict[str, Any]:

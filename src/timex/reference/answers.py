@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from timex.reference.adaptation import Adaptation, Pick
+from timex.reference.adaptation import Adaptation, Pick, Target
 
 LOGITS = ("logits", "prediction_logits", "prediction_outputs", "regression_outputs")
 """Keys that hold the answer in outputs with several parts."""
@@ -149,6 +149,25 @@ def _chosen(answer: Tensor, how: Adaptation) -> Tensor:
         return part.reshape(len(answer), -1)
     except IndexError:
         raise ValueError(f"target={how.target} is not in the model's answer, {describe(answer)}.") from None
+
+
+def about(logits: Tensor, target: Target | None) -> Tensor:
+    """Logits (B, C) reduced to no and yes, (B, 2): one class against all others, or (class, other); unchanged for None.
+
+    >>> about(torch.tensor([[1.0, 4.0, 2.0]]), (1, 0))
+    tensor([[-1.5000,  1.5000]])
+    """
+    if target is None:
+        return logits
+    n = logits.shape[1]
+    classes = target if isinstance(target, tuple) else (target,)
+    if not all(0 <= c < n for c in classes):
+        raise ValueError(f"Expected target= among the model's {n} classes, 0 to {n - 1}, got {target}.")
+    own = logits[:, classes[0]]
+    if len(classes) == 2:
+        return two_logits(own - logits[:, classes[1]])
+    others = torch.cat([logits[:, : classes[0]], logits[:, classes[0] + 1 :]], dim=1)
+    return two_logits(own - others.logsumexp(dim=1))
 
 
 def two_logits(logit: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from timex.engine import Noise
 from timex.reference.adaptation import Adaptation
-from timex.reference.answers import answer_tensor, are_probabilities, log_probabilities, logits_of_answer, two_logits
+from timex.reference.answers import about, answer_tensor, are_probabilities, log_probabilities, logits_of_answer, two_logits
 from timex.reference.base import Output, ReferenceModel
 from timex.reference.beside import given, parameters_of
 from timex.reference.probes import warn_of_chance, warn_of_unread
@@ -108,7 +108,7 @@ class BlackBox(ReferenceModel):
             warn_of_chance(raw[:TWICE].cpu(), self._asked_again(x, times, observed))
             warn_of_unread(self.extras, len(x))
             self.log = self.how.task == "classify" and are_probabilities(raw)
-            self.n_classes = self.embedding_size = raw.shape[1]
+            self.n_classes = self.embedding_size = self._logits(raw).shape[1]
         return self
 
     def output(
@@ -120,9 +120,12 @@ class BlackBox(ReferenceModel):
         noise: Noise | None = None,
     ) -> Output:
         """The answer, as embedding and as logits (B, C); it has no gradient."""
-        raw = self._raw(x, times, observed)
-        logits = log_probabilities(raw) if self.log else raw
+        logits = self._logits(self._raw(x, times, observed))
         return Output(logits, logits)
+
+    def _logits(self, raw: Tensor) -> Tensor:
+        """What answers (B, C) say as logits."""
+        return about(log_probabilities(raw) if self.log else raw, self.how.about)
 
     def _beside(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Arrays:
         """What the function has parameters for beside the series, by name."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from timex.engine import Noise
 from timex.reference import probes
 from timex.reference.adaptation import Adaptation
-from timex.reference.answers import answer_tensor, are_probabilities, log_probabilities, logits_of_answer
+from timex.reference.answers import about, answer_tensor, are_probabilities, log_probabilities, logits_of_answer
 from timex.reference.base import Output, ReferenceModel, weights_hash
 from timex.reference.beside import given, parameters_of
 from timex.reference.copies import copied, set_mode, without_history
@@ -208,9 +208,9 @@ class Wrapped(ReferenceModel):
         set_mode(self.module, training=noise is not None)  # at every call: train() on a parent module changes the mode
         with backward_in_eval(x):
             logits = logits_of_answer(self._answer(x, times, observed), self.how, x)
-        if self._known.log:
-            return log_probabilities(logits)
-        return (logits - self.offset) / self.scale if self.numbers else logits
+        if self.numbers:
+            return (logits - self.offset) / self.scale
+        return about(log_probabilities(logits) if self._known.log else logits, self.how.about)
 
     def _answer(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
         """The tensor with the model's answer to series (B, T, D), as the model gives it."""

@@ -156,7 +156,8 @@ def check(
     def name(c: int) -> str:
         return explanation.classes[c] if explanation.classes else str(c)
 
-    model = tuple(_of_model(explainer, m, series, train, name(int(np.bincount(m.predicted).argmax())), name(blank)))
+    labelled = replace(series, y=explanation.series.y, classes=explanation.series.classes)  # as the explained answers are
+    model = tuple(_of_model(explainer, m, labelled, train, name(int(np.bincount(m.predicted).argmax())), name(blank)))
     explained = (
         *_of_explanation(m, blank),
         *_other_fills(explainer, m, explanation, probe, blank),
