@@ -45,7 +45,7 @@ def write_page(folder: Path, page: Path, title: str) -> None:
     check_file(page, ".html", ".htm")
     first = Explanation.load(folder / "explanations.npz")
     others = {p.stem.removeprefix("explanations-"): Explanation.load(p) for p in sorted(folder.glob("explanations-*.npz"))}
-    landmarks, description = _fitted(folder)
+    landmarks, description = fitted_in(folder)
     tables = {
         name: read_json(p) for name in ("scores", "occlusion", "check", "stability") if (p := folder / f"{name}.json").is_file()
     }
@@ -68,7 +68,7 @@ def _prior(config: dict[str, Any]) -> float | None:
     return config.get("loss", {}).get("r") if config.get("objective") == "paper" else None
 
 
-def _fitted(folder: Path) -> tuple[Landmarks | None, dict[str, Any]]:
+def fitted_in(folder: Path) -> tuple[Landmarks | None, dict[str, Any]]:
     """Landmarks and description of the explainer in the folder or its explainer/; neither needs the explained model."""
     from timex.io.folder import grouped, read_folder
     from timex.method.landmarks import Landmarks
