@@ -32,6 +32,19 @@ def measured(monkeypatch, tmp_path):
             del sys.modules[name]  # other tests must not import a script by its short name, such as data
 
 
+def test_white_and_black_box(measured, monkeypatch):
+    monkeypatch.setattr("timex.reference.student.STEPS", 10)
+    rows = measured("blackbox", "--data", "freqshapes", "--arch", "gru")["rows"]
+    assert [(row["explained as"], row["method"]) for row in rows] == [
+        ("network", "timex"),
+        ("function", "timex"),
+        ("function", "occlusion"),
+        ("function", "kernel_shap"),
+    ]
+    assert rows[1]["fit calls"] > 0
+    assert rows[2]["calls per series"] > 40  # one for every cell
+
+
 def test_every_script_is_run_here():
     tested = Path(__file__).read_text()
     left = [p.stem for p in SCRIPTS.glob("*.py") if p.stem != "common" and f'measured("{p.stem}"' not in tested]

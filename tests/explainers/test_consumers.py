@@ -76,3 +76,23 @@ def test_captum_metrics_take_an_explainer():
         explainer.attribute((x, x))
     with pytest.raises(TypeError, match="return_convergence_delta"):
         explainer.attribute(x, return_convergence_delta=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_quantus_takes_attributions_and_an_explainer():
+    """Quantus has channels first, (N, D, T): so must the model, and series and attributions are turned."""
+    quantus = pytest.importorskip("quantus", reason="Quantus is not installed")
+    module, x = model().eval(), series(4).numpy()
+    explainer = Occlusion(module, layout="BDT")
+    first, y = x.transpose(0, 2, 1), explainer.explain(x).prediction
+
+    def explain(model, inputs, targets, **options):
+        return explainer.explain(inputs.transpose(0, 2, 1), target=targets).attribution.transpose(0, 2, 1)
+
+    data = {"model": module, "x_batch": first, "y_batch": y, "channel_first": True}
+    flipping = quantus.PixelFlipping(features_in_step=3, perturb_baseline=0.0, normalise=False, disable_warnings=True)
+    curves = np.asarray(flipping(**data, a_batch=explain(module, first, y)))
+    assert curves.shape == (4, T * D // 3)
+    assert np.ptp(curves[:, -1] - module(torch.zeros(1, D, T)).softmax(-1).detach().numpy()[0, y]) < 1e-6  # all cells gone
+    sensitivity = quantus.MaxSensitivity(nr_samples=2, disable_warnings=True)
+    assert np.isfinite(sensitivity(**data, explain_func=explain)).all()

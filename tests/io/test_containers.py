@@ -103,3 +103,23 @@ def test_labels_that_are_no_class_numbers_become_names():
 def test_what_cannot_be_read(data, options, text):
     with pytest.raises(ValueError, match=text):
         Series.from_(data, **options)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_data_set_of_hugging_face():
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    rows = datasets.Dataset.from_dict({"past_values": X.tolist(), "label": CODES, "id": list(range(N))})
+    series = Series.from_(rows)
+    np.testing.assert_array_equal(series.x, X)
+    assert series.y.tolist() == CODES
+    named = datasets.Dataset.from_dict({"past_values": [x.tolist() for x in (X[0, :4], X[1])], "label": [1, 0]})
+    assert Series.from_(named).observed[:, :, 0].sum(1).tolist() == [4, T]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+def test_a_panel_of_sktime():
+    panel_of = pytest.importorskip("sktime.datatypes", reason="sktime is not installed").convert_to
+    frame = panel_of(X.transpose(0, 2, 1), to_type="pd-multiindex")
+    np.testing.assert_array_equal(Series.from_(frame, Y).x, X)

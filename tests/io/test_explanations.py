@@ -46,6 +46,20 @@ def test_round_trip_of_the_least_there_can_be(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet", ".csv"])
+def test_numbers_of_a_regression_stay(tmp_path, suffix):
+    rng = np.random.default_rng(3)
+    e = Explanation(
+        series=Series(rng.normal(size=(N, T, D))),
+        attribution=rng.random((N, T, D)).astype(np.float32),
+        prediction=np.zeros(N, np.int64),
+        probability=np.ones((N, 1), np.float32),
+        numbers=rng.normal(size=(N, 12)).astype(np.float32),
+    )
+    got = read_explanation(write_explanation(tmp_path / f"e{suffix}", e))
+    np.testing.assert_array_equal(got.numbers, e.numbers)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet", ".csv"])
 def test_the_file_is_a_file_of_its_series_too(tmp_path, suffix, explanation):
     series = read_series(write_explanation(tmp_path / f"e{suffix}", explanation), classes=explanation.classes)
     assert_same(replace(explanation, series=series), explanation)

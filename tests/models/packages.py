@@ -1,9 +1,11 @@
-"""Models of other packages, trained briefly on series whose deciding cells are known, and the code that explains them."""
+"""Torch modules of several kinds and packages, trained briefly on series whose deciding cells are known."""
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,13 +19,19 @@ EPOCHS = 20
 
 
 class Case(NamedTuple):
-    """A trained model, how it is handed over, and series to explain; `other` is the method it is compared with."""
+    """A trained model, how it is handed over, and series to explain; `others` are the methods it is compared with."""
 
     model: Any
     how: dict[str, Any]
     train: Series
     test: Series
-    other: str = "gradients"
+    others: tuple[str, ...] = ("gradients",)
+
+    @property
+    def lines(self) -> int:
+        """Lines of a user's code: one fits, one explains, and those of a function that calls the model."""
+        named = [f for f in self.how.values() if inspect.isfunction(f) and f.__name__ != "<lambda>"]
+        return 2 + sum(len(inspect.getsource(f).splitlines()) for f in named)
 
 
 def bumps(n: int, seed: int = 0, aligned: bool = False) -> Series:
@@ -47,13 +55,14 @@ def bumps(n: int, seed: int = 0, aligned: bool = False) -> Series:
 def trained(model: nn.Module, call: Callable[..., torch.Tensor], loss: Callable[..., torch.Tensor], train: Series) -> nn.Module:
     """The module after some epochs of Adam on loss(call(model, x), y)."""
     x, y = torch.tensor(train.x), torch.tensor(train.labels)
+    extras = {name: torch.tensor(value) for name, value in train.extras.items()}
     optimiser = torch.optim.Adam(model.parameters(), 3e-3)
     order = torch.Generator().manual_seed(0)
     model.train()
     for _ in range(EPOCHS):
         for i in torch.randperm(len(x), generator=order).split(64):
             optimiser.zero_grad()
-            loss(call(model, x[i]), y[i]).backward()
+            loss(call(model, x[i], **{name: value[i] for name, value in extras.items()}), y[i]).backward()
             optimiser.step()
     return model.eval()
 
@@ -123,6 +132,22 @@ def further_input(train: Series, test: Series) -> Case:
     return Case(model, {"forward": lambda m, x: m(x.transpose(1, 2), torch.zeros(1))}, train, test)
 
 
+def input_of_each_series(train: Series, test: Series) -> Case:
+    """A model that needs a value of each series: it turns the class around."""
+
+    class Turned(Convolutional):
+        def forward(self, x: torch.Tensor, side: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * side[:, None]
+
+    def sided(series: Series, seed: int) -> Series:
+        side = np.random.default_rng(seed).choice([-1.0, 1.0], len(series))
+        return replace(series, y=np.where(side > 0, series.labels, 1 - series.labels), extras={"side": side})
+
+    train, test = sided(train, 0), sided(test, 1)
+    model = trained(Turned(), lambda m, x, side: m(first(x), side), cross_entropy, train)
+    return Case(model, {"layout": "BDT"}, train, test)
+
+
 def per_step(train: Series, test: Series) -> Case:
     """A recurrent model that answers at every step."""
 
@@ -136,42 +161,6 @@ def per_step(train: Series, test: Series) -> Case:
 
     model = trained(Recurrent(), lambda m, x: m(x)[:, -1], cross_entropy, train)
     return Case(model, {"output": lambda out: out[:, -1]}, train, test)
-
-
-def patchtst(train: Series, test: Series) -> Case:
-    """Hugging Face PatchTSTForClassification."""
-    from transformers import PatchTSTConfig, PatchTSTForClassification
-
-    size = {"d_model": 32, "num_attention_heads": 4, "ffn_dim": 64, "num_hidden_layers": 2}
-    config = PatchTSTConfig(num_input_channels=D, context_length=T, patch_length=8, patch_stride=4, num_targets=2, **size)
-    model = PatchTSTForClassification(config)
-    trained(model, lambda m, x: m(past_values=x).prediction_logits, cross_entropy, train)
-    return Case(model, {"forward": "past_values"}, train, test)
-
-
-def patchtst_regression(train: Series, test: Series) -> Case:
-    """Hugging Face PatchTSTForRegression."""
-    from transformers import PatchTSTConfig, PatchTSTForRegression
-
-    size = {"d_model": 32, "num_attention_heads": 4, "ffn_dim": 64, "num_hidden_layers": 2}
-    config = PatchTSTConfig(num_input_channels=D, context_length=T, patch_length=8, patch_stride=4, num_targets=1, **size)
-    model = PatchTSTForRegression(config)
-    call = lambda m, x: m(past_values=x).regression_outputs[:, 0]  # noqa: E731
-    trained(model, call, lambda p, y: (p - 2 * y + 1).square().mean(), train)
-    return Case(model, {"forward": "past_values", "task": "regress"}, train, test)
-
-
-def patchtsmixer(train: Series, test: Series) -> Case:
-    """Hugging Face PatchTSMixerForTimeSeriesClassification."""
-    from transformers import PatchTSMixerConfig, PatchTSMixerForTimeSeriesClassification
-
-    size = {"d_model": 16, "num_layers": 2, "mode": "mix_channel"}
-    config = PatchTSMixerConfig(
-        num_input_channels=D, context_length=T, patch_length=8, patch_stride=4, num_targets=2, num_labels=2, **size
-    )
-    model = PatchTSMixerForTimeSeriesClassification(config)
-    trained(model, lambda m, x: m(past_values=x).prediction_outputs, cross_entropy, train)
-    return Case(model, {"forward": "past_values"}, train, test)
 
 
 def lightning_module(train: Series, test: Series) -> Case:
@@ -212,65 +201,3 @@ def skorch_net(train: Series, test: Series) -> Case:
     net.set_params(iterator_train__shuffle=True)
     net.fit(train.x.transpose(0, 2, 1).copy(), train.labels)
     return Case(net, {"layout": "BDT"}, train, test)
-
-
-def flat(series: Series) -> np.ndarray[Any, Any]:
-    """Series as rows of a table."""
-    return series.x.reshape(len(series), -1)
-
-
-def random_forest(train: Series, test: Series) -> Case:
-    """scikit-learn."""
-    from sklearn.ensemble import RandomForestClassifier
-
-    return Case(RandomForestClassifier(100, random_state=0).fit(flat(train), train.labels), {}, train, test, "occlusion")
-
-
-def boosted_trees(train: Series, test: Series) -> Case:
-    """LightGBM."""
-    import lightgbm
-
-    model = lightgbm.LGBMClassifier(n_estimators=50, verbose=-1, n_jobs=1, random_state=0)
-    return Case(model.fit(flat(train), train.labels), {}, train, test, "occlusion")
-
-
-def onnx_session(train: Series, test: Series) -> Case:
-    """An ONNX Runtime session."""
-    import onnxruntime
-    from skl2onnx import to_onnx
-    from sklearn.neural_network import MLPClassifier
-
-    model = MLPClassifier((32,), max_iter=60, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model.fit(flat(train), train.labels)
-        graph = to_onnx(model, flat(train)[:1], options={"zipmap": False})
-    return Case(onnxruntime.InferenceSession(graph.SerializeToString()), {}, train, test, "occlusion")
-
-
-ANYWHERE: dict[str, Callable[[Series, Series], Case]] = {
-    "torch, channels first": channels_first,
-    "one logit": one_logit,
-    "multi-label": multilabel,
-    "regression, 100 -+ 50": regression,
-    "a further input": further_input,
-    "an answer per step (GRU)": per_step,
-    "PatchTSTForClassification": patchtst,
-    "PatchTSTForRegression": patchtst_regression,
-    "PatchTSMixer classifier": patchtsmixer,
-    "LightningModule": lightning_module,
-    "skorch net": skorch_net,
-}
-ALIGNED: dict[str, Callable[[Series, Series], Case]] = {
-    "RandomForestClassifier": random_forest,
-    "LightGBM": boosted_trees,
-    "ONNX Runtime session": onnx_session,
-}
-
-
-def case(name: str, n: int = 800, n_test: int = 200) -> Case:
-    """A case by name, trained; torch's global generator is left as it was."""
-    aligned = name in ALIGNED
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return (ALIGNED if aligned else ANYWHERE)[name](bumps(n, aligned=aligned), bumps(n_test, seed=1, aligned=aligned))

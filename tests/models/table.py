@@ -7,7 +7,8 @@ import time
 import warnings
 
 import numpy as np
-from packages import ALIGNED, ANYWHERE, Case, case
+from cases import CASES, case
+from packages import Case
 
 from timex import TimeX
 from timex.metrics import truth_scores
@@ -19,20 +20,24 @@ def auprc(explanation) -> float:
     return float(np.nanmean(truth_scores(explanation, None)["auprc"]))
 
 
-def measured(one: Case) -> tuple[float, float, float, float]:
-    """AUPRC of TimeX and of the other method, seconds to fit and to explain a series."""
+def measured(one: Case) -> tuple[float, dict[str, float], float, float]:
+    """AUPRC of TimeX and of the other methods, seconds to fit and to explain a series."""
     started = time.perf_counter()
-    explainer = TimeX(one.model, **one.how).fit(one.train.x, progress=False)
+    explainer = TimeX(one.model, **one.how).fit(one.train, progress=False)
     fitted = time.perf_counter()
     explanation = explainer.explain(one.test)
     explained = time.perf_counter()
-    other = EXPLAINERS[one.other](one.model, **one.how).fit(one.train.x, progress=False).explain(one.test)
-    return auprc(explanation), auprc(other), fitted - started, (explained - fitted) / len(one.test)
+    others = {
+        name: auprc(EXPLAINERS[name](one.model, **one.how).fit(one.train, progress=False).explain(one.test))
+        for name in one.others
+    }
+    return auprc(explanation), others, fitted - started, (explained - fitted) / len(one.test)
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    for name in sys.argv[1:] or [*ANYWHERE, *ALIGNED]:
+    for name in sys.argv[1:] or CASES:
         one = case(name)
-        ours, other, fit, explain = measured(one)
-        print(f"| {name} | {ours:.3f} | {other:.3f} ({one.other}) | {fit:.0f} s | {1000 * explain:.1f} ms |", flush=True)
+        ours, others, fit, explain = measured(one)
+        beside = ", ".join(f"{value:.3f} ({other})" for other, value in others.items())
+        print(f"| {name} | {one.lines} | {ours:.3f} | {beside} | {fit:.0f} s | {1000 * explain:.1f} ms |", flush=True)

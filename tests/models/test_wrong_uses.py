@@ -72,6 +72,10 @@ ERRORS = {
     "a class": (lambda: TimeX(Net), r"got the class Net: pass an instance"),
     "a name": (lambda: TimeX("my_model"), r"Expected a torch\.nn\.Module, an estimator .* or a function x -> output, got str"),
     "an untrained lazy module": (lambda: TimeX(nn.LazyLinear(3)), r"has no values yet: run the model once, and train it"),
+    "weights that were never loaded": (
+        lambda: adapt(made(Net).to("meta")),
+        r"weights are on the meta device, where they have no values: load them first",
+    ),
     "an exported program": (
         lambda: TimeX(torch.export.export(net(), (torch.tensor(X),))),
         r"got an exported program: pass the module it was made from",

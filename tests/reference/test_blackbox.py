@@ -212,6 +212,20 @@ def test_a_fit_on_a_black_box_is_saved(fitted, tmp_path):
     np.testing.assert_allclose(loaded.explain(X[:6]).attribution, explainer.explain(X[:6]).attribution, atol=1e-6)
 
 
+def test_the_black_box_itself_chooses_the_smoothing(monkeypatch):
+    monkeypatch.setattr("timex.reference.student.STEPS", 20)
+    monkeypatch.setattr("timex.reference.student.FAITHFUL", 0)
+    monkeypatch.setattr("timex.method.finish.MAX_ASKED", 2)
+    asked = {}
+    for smoothing in (None, 0):
+        model = Counted()
+        TimeX(model, config=TimeXConfig(epochs=1, smoothing=smoothing)).fit(X, progress=False)
+        asked[smoothing] = sum(map(len, model.given))
+    assert 36 < asked[0] <= 2 + 5 * 36  # a trial of the shape, 36 series and four copies of each, some of them equal
+    most = 2 * 6 * 6 * 2 + 1  # p and gradients x widths x shares x kept and removed, and the blank series
+    assert 0 < asked[None] - asked[0] <= 2 * most
+
+
 def test_a_student_may_be_explained_by_gradients(fitted):
     _, explainer = fitted
     e = IntegratedGradients(explainer.fitted.reference).explain(X[:6])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from timex import TimeX, TimeXConfig, adapt
-from timex.explainers import IntegratedGradients
+from timex.explainers import IntegratedGradients, Occlusion
 from timex.reference.adapt import model_of
 from timex.reference.copies import copied
 
@@ -83,6 +83,40 @@ def test_other_precisions_are_explained_in_float32(dtype):
     torch.testing.assert_close(logits, expected, atol=0.02, rtol=0.02)
     assert next(module.parameters()).dtype == dtype
     assert IntegratedGradients(module).explain(x).attribution.shape == (B, T, D)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+def test_a_quantised_module_is_explained_without_gradients():
+    """Its weights are no parameters, and no gradient passes through it."""
+    module = torch.ao.quantization.quantize_dynamic(plain(), {nn.Linear})
+    x = series()
+    with torch.no_grad():
+        torch.testing.assert_close(adapt(module, x)(x), module(x))
+    assert np.ptp(Occlusion(module).explain(x).attribution) > 0
+    with pytest.raises(ValueError, match=r"^No gradient of the model's output reaches x, and TimeX learns from gradients"):
+        TimeX(module, config=TimeXConfig(epochs=1)).fit(series(20), progress=False)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1, 100])
+def test_the_units_of_a_number_do_not_matter(scale):
+    """Distances are counted in the spread of the training answers, whatever their scale and offset."""
+
+    class Amount(nn.Module):
+        def __init__(self, scale, offset):
+            super().__init__()
+            self.net, self.scale, self.offset = plain(), scale, offset
+
+        def forward(self, x):
+            return self.offset + self.scale * self.net(x)[:, 0]
+
+    found = []
+    for by, offset in ((1, 0), (scale, 100 * scale)):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = Amount(by, offset)
+        explainer = TimeX(model, task="regress", config=TimeXConfig(epochs=2, batch_size=8))
+        found.append(explainer.fit(series(40), progress=False).explain(series()).attribution)
+    np.testing.assert_allclose(found[1], found[0], atol=2e-3)
 
 
 def plain():

@@ -15,6 +15,7 @@ from torch import nn
 
 from timex import TimeX, TimeXConfig
 from timex.progress import counting_bar
+from timex.report.samples import caption
 from timex.report.spans import important_spans
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -175,3 +176,13 @@ def test_a_bar_in_a_notebook_replaces_itself(monkeypatch):
     with counting_bar("quiet", 4, show=False) as done:
         done(3)
     assert len(drawn) == 4
+
+
+def test_a_regression_is_told_in_numbers_and_not_in_classes():
+    e = make(n=3)
+    numbers = np.array([[12.345678], [2.0], [3.0]], np.float32)
+    e = replace(e, prediction=np.zeros(3, np.int64), probability=np.ones((3, 1), np.float32), numbers=numbers)
+    assert e.plot(0).axes[0].get_title("left") == "Sample 0, predicted: 12.35"
+    assert caption(e, 1) == "sample 1: 2"
+    assert e.summary().index.tolist() == ["all"]
+    assert "Sample 0: 12.35" in e._repr_html_()

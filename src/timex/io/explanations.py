@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 SUFFIXES = (".npz", ".parquet", ".csv")
 PROBABILITY = "probability:"
 """Starts the name of the column with the model's probability of one class."""
+NUMBER = "number:"
+"""Starts the name of the column with one of the model's numbers, for a regression or forecast."""
 COLUMNS = (
     "attribution",
     "prediction",
@@ -36,6 +38,7 @@ COLUMNS = (
     "unfamiliar",
     "model_hash",
     PROBABILITY,
+    NUMBER,
 )
 """Starts of the names of the columns that a long table of series does not have."""
 TEXT_COLUMNS = ("prediction", "contrast", "method", "model_hash")
@@ -91,6 +94,8 @@ def explanation_frame(explanation: Explanation) -> pd.DataFrame:
     per_cell = {"attribution": e.attribution, "mask": e.mask, "direction": e.direction}
     per_sample = {name: getattr(e, name) for name in PER_SAMPLE}
     per_sample |= {f"{PROBABILITY}{name}": e.probability[:, c] for c, name in enumerate(names)}
+    if e.numbers is not None:
+        per_sample |= {f"{NUMBER}{h}": e.numbers[:, h] for h in range(e.numbers.shape[1])}
     spread = {name: np.broadcast_to(v[:, None, None], e.x.shape) for name, v in per_sample.items() if v is not None}
     frame = frame_of(e.series, "long", **{name: v for name, v in per_cell.items() if v is not None}, **spread)
     frame["prediction"] = pd.Categorical.from_codes(frame["prediction"], names)
@@ -120,6 +125,10 @@ def _explanation_of(frame: pd.DataFrame, limit: Limit, facts: dict[str, Any]) ->
         "unfamiliar": rows.per_sample(flags(frame["unfamiliar"])) if "unfamiliar" in frame else None,
         "divergence": rows.per_sample(_finite(frame["divergence"]).astype(np.float32)) if "divergence" in frame else None,
     }
+    columns = [name for name in frame.columns if name.startswith(NUMBER)]
+    if columns:
+        answers = np.stack([_finite(frame[name]) for name in columns], axis=1)  # (R, H)
+        values["numbers"] = rows.per_sample(answers).astype(np.float32)
     probability = np.stack([_finite(frame[f"{PROBABILITY}{name}"]) for name in classes], axis=1)  # (R, C)
     return Explanation(
         series=series_of(frame, rows, classes, **facts),

@@ -30,9 +30,12 @@ from timex.records import Baseline, Series
 from timex.reference.base import ReferenceModel
 from timex.reference.beside import beside
 from timex.reference.evidence import Part, gap, gaps_by_width
+from timex.reference.student import Distilled
 
 MAX_GAP = 256
 """Validation series on which the smoothing is chosen, at most."""
+MAX_ASKED = 32
+"""The same for a black box, whose answers may cost money: each series takes some 140 of them."""
 
 History = tuple[dict[str, Any], ...]
 """One row per epoch, with the name of the part that was trained."""
@@ -131,10 +134,11 @@ def best_width(task: Task, attribution: Tensor) -> int:
         attribution: Scores of its validation series, (N, T, D).
     """
     mean, std = (torch.as_tensor(v, device=task.device) for v in task.baseline)
+    most = MAX_ASKED if isinstance(task.reference, Distilled) else MAX_GAP
 
     def parts() -> Iterator[Part]:
-        val = {name: v[:MAX_GAP] for name, v in task.member.val.items()}
-        for batch in batches(task, {**val, "attribution": attribution[:MAX_GAP]}):
+        val = {name: v[:most] for name, v in task.member.val.items()}
+        for batch in batches(task, {**val, "attribution": attribution[:most]}):
             x, times, observed = batch["x"], batch.get("times"), batch.get("observed")
             answer = partial(_answer, task, times, observed)
             fill, blank = filled(task.fill, x, mean, std, None), answer(mean.expand_as(x))
@@ -152,8 +156,8 @@ def _weighted(gap_of: Callable[[Tensor], Tensor], weight: Tensor, attribution: T
 
 
 def _answer(task: Task, times: Tensor | None, observed: Tensor | None, view: Tensor) -> Tensor:
-    """The frozen model's answer to altered series; cells that were never measured stay zero."""
-    return task.reference.output(view if observed is None else torch.where(observed, view, 0.0), times, observed).logits
+    """The answer of the model that is explained to altered series; cells that were never measured stay zero."""
+    return task.reference.answers(view if observed is None else torch.where(observed, view, 0.0), times, observed)
 
 
 def finish(task: Task, masks: Masks, history: History) -> Fitted:

@@ -106,6 +106,8 @@ def model_of(value: Any) -> Any:
         return model_of(value.module)
     if isinstance(getattr(value, "_orig_mod", None), nn.Module):  # torch.compile
         return model_of(value._orig_mod)
+    if any(p.is_meta for p in value.parameters()):
+        raise ValueError("The model's weights are on the meta device, where they have no values: load them first.")
     lazy = [name for name, p in value.named_parameters() if isinstance(p, nn.parameter.UninitializedParameter)]
     if lazy:
         raise ValueError(f"The model's {lazy[0]} has no values yet: run the model once, and train it, before explaining it.")

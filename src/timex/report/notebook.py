@@ -10,7 +10,7 @@ import numpy as np
 
 from timex.records import Explanation
 from timex.report.overview import EMPTY, TRUSTED, UNCHECKED, WEAK, kept_share, summary, trust_of
-from timex.report.samples import class_name, sample_name
+from timex.report.samples import class_name, numbers_in_words, sample_name
 from timex.report.svg import sample_svg
 
 SAMPLES = 3
@@ -101,8 +101,7 @@ def _sample(e: Explanation, i: int) -> str:
 def answer(e: Explanation, i: int) -> str:
     """What the model says of sample `i`, and the true class if it is known."""
     if e.numbers is not None:
-        few = ", ".join(f"{v:.4g}" for v in e.numbers[i][:4])
-        return f"{few}{', …' if e.numbers.shape[1] > 4 else ''}"
+        return numbers_in_words(e.numbers[i])
     c = int(e.prediction[i])
     words = f"{class_name(e, c)} ({e.probability[i, c]:.2f})"
     return words if e.series.y is None else f"{words}, true: {class_name(e, int(e.series.y[i]))}"

@@ -89,8 +89,19 @@ def channel_indices(e: Explanation, wanted: Sequence[str | int]) -> NDArray[np.i
 
 
 def class_name(e: Explanation, c: int) -> str:
-    """The name of class `c`, or its number."""
+    """The name of class `c`, or its number; "all" for a model of numbers, whose series make one group."""
+    if e.numbers is not None:
+        return "all"
     return e.classes[c] if c < len(e.classes) else f"class {c}"
+
+
+def numbers_in_words(numbers: NDArray[np.float32]) -> str:
+    """The first of some numbers, (H,).
+
+    >>> numbers_in_words(np.array([88.9976, 1.0, 2.0, 3.0, 4.0]))
+    '89, 1, 2, 3, …'
+    """
+    return ", ".join(f"{v:.4g}" for v in numbers[:4]) + (", …" if len(numbers) > 4 else "")
 
 
 def sample_name(e: Explanation, i: int) -> str:
@@ -99,7 +110,9 @@ def sample_name(e: Explanation, i: int) -> str:
 
 
 def caption(e: Explanation, i: int) -> str:
-    """The sample's name and its explained class, or both classes of a contrast."""
+    """The sample's name and its explained class, both classes of a contrast, or the model's numbers."""
+    if e.numbers is not None:
+        return f"sample {sample_name(e, i)}: {numbers_in_words(e.numbers[i])}"
     against = "" if e.contrast is None else f", not {class_name(e, int(e.contrast[i]))}"
     return f"sample {sample_name(e, i)}: {class_name(e, int(e.prediction[i]))}{against}"
 

@@ -25,7 +25,7 @@ from timex.report.plots.drawing import (
 )
 from timex.report.plots.sample import Sample, largest
 from timex.report.plots.style import LARGE, MEDIUM, ROUND, SMALL, colours
-from timex.report.samples import caption, channel_indices, class_name, sample_name
+from timex.report.samples import caption, channel_indices, class_name, numbers_in_words, sample_name
 from timex.report.style import INK, KEPT, TRUTH, WARNING, is_probability
 
 MAX_ROWS = 16  # channels drawn, one axes each
@@ -134,7 +134,9 @@ def _head(ax: Axes, explanation: Explanation, i: int, title: str, note: str) -> 
 
 
 def _classes(explanation: Explanation, i: int) -> str:
-    """The predicted class, the explained one and its contrast if there are any, and the true one if known."""
+    """The predicted class, the explained one and its contrast if there are any, and the true one; or the model's numbers."""
+    if explanation.numbers is not None:
+        return f"predicted: {numbers_in_words(explanation.numbers[i])}"
     p, c = explanation.probability[i], int(explanation.prediction[i])
     top = c if p[c] == p.max() else int(p.argmax())
     words = f"predicted: {class_name(explanation, top)} ({p[top]:.2f})"
