@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from timex import Explanation, TimeX, TimeXConfig, load_reference
 from timex.cli import app
 from timex.cli.fit import settings
+from timex.cli.resuming import checkpoint_of
 from timex.engine.train import _Run
 from timex.io.files import write_series
 from timex.io.folder import read_folder
@@ -224,3 +225,18 @@ def test_training_that_was_stopped_is_resumed(small, invoke, tmp_path, monkeypat
         interrupted_after(patch, 1)
         invoke(*train, "--out", tmp_path / "part", "--keep-partial")
     assert read_folder(tmp_path / "part", "reference")[0]["epoch"] == 0
+
+
+def test_a_second_writer_is_refused(tmp_path):
+    with checkpoint_of(tmp_path / "o", False, False) as first:
+        with (
+            pytest.raises(ValueError, match=r"Another process is writing .*o\.checkpoint: wait until it ends"),
+            checkpoint_of(tmp_path / "o", False, False),
+        ):
+            pass
+        with checkpoint_of(tmp_path / "other", False, False):
+            pass
+        first.expect(settings=1)
+    assert list(tmp_path.iterdir()) == []
+    with checkpoint_of(tmp_path / "o", True, False):  # the lock is gone
+        pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,11 @@ from timex.cli.files import check_folder
 
 if TYPE_CHECKING:
     from timex.engine import Checkpoint
+
+try:
+    import fcntl
+except ImportError:  # Windows: two writers at the same time are not kept apart there
+    fcntl = None  # type: ignore[assignment]
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +42,42 @@ def checkpoint_of(out: Path, resume: bool, keep_partial: bool) -> Iterator[Check
     Ctrl-C leaves the checkpoints and names the option that goes on from them. With `keep_partial` it ends the training instead,
     and the block goes on with the best epoch so far; a second Ctrl-C ends the command.
     """
-    from timex.engine import Checkpoint
-
     absolute = out.absolute()
     folder = absolute.parent / f"{absolute.name}{SUFFIX}"
     check_folder(folder)
+    with _alone(folder), _checkpoint_in(folder, resume, keep_partial) as checkpoint:
+        yield checkpoint
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Refuse to begin while another process writes the same checkpoints. The lock ends with the process, also a killed one."""
+    if fcntl is None or os.environ.get("RANK", "0") != "0":  # of the processes of one training, the first one writes
+        yield
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    path = folder.parent / f".{folder.name}.lock"
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"Another process is writing {folder}: wait until it ends, or choose another --out.") from None
+        except OSError as error:  # some network file systems have no locks
+            log.debug("no lock on %s: %s", path, error)
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _checkpoint_in(folder: Path, resume: bool, keep_partial: bool) -> Iterator[Checkpoint]:
+    """The checkpoint in a folder that no other process writes."""
+    from timex.engine import Checkpoint
+
     interrupted = threading.Event()
     checkpoint = Checkpoint(folder, stop=interrupted.is_set)
     if not resume:

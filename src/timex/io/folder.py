@@ -82,6 +82,20 @@ def read_folder(folder: Path, kind: str) -> tuple[dict[str, Any], dict[str, Tens
     raise FileNotFoundError(f"{folder} holds no {kind}: {path.name} is missing. {_WRITTEN_BY[kind]}")
 
 
+@contextlib.contextmanager
+def readable(folder: Path, kind: str) -> Iterator[None]:
+    """Whatever is wrong with the content of a saved folder becomes a `ValueError` that names it."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except ValueError as error:
+        raise ValueError(str(error) if str(folder) in str(error) else f"{folder}: {error}") from error
+    except Exception as error:  # whoever wrote the folder chose what fails: KeyError, TypeError, RuntimeError, ...
+        words = str(error).splitlines()[0] if str(error) else ""
+        raise ValueError(f"{folder} holds no usable {kind} ({type(error).__name__}: {words}). Save it again.") from error
+
+
 def grouped(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names start with `prefix`, without it."""
     return {name.removeprefix(prefix): v for name, v in tensors.items() if name.startswith(prefix)}

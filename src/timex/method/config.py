@@ -96,15 +96,18 @@ class MaskConfig(Settings):
 class GeneratorConfig(Settings):
     """The explanation generator: convolutions for the evidence objective, the paper's transformer for the paper's."""
 
-    width: int = setting(32, "Width of the convolutional generator.", least=1)
+    width: int = setting(32, "Width of the convolutional generator.", least=1, most=4096)
     gradient_points: int = setting(
-        4, "Points of the path on which the model's gradient is taken as an input of the generator; 0 for none.", least=0
+        4,
+        "Points of the path on which the model's gradient is taken as an input of the generator; 0 for none.",
+        least=0,
+        most=1000,
     )
     layers: int | None = setting(
-        None, "Encoder layers of the transformer; None takes those of a reference transformer, else 2.", least=1
+        None, "Encoder layers of the transformer; None takes those of a reference transformer, else 2.", least=1, most=100
     )
     hidden: int | None = setting(
-        None, "Feed-forward width of the transformer; None takes that of a reference transformer, else 64.", least=1
+        None, "Feed-forward width of the transformer; None takes that of a reference transformer, else 64.", least=1, most=2**16
     )
     dropout: float = setting(0.1, "Dropout rate of the transformer.", least=0, below=1)
     residual: bool = setting(False, "Residuals around the transformer's self-attention; the paper's generator has none.")
@@ -155,17 +158,22 @@ class TimeXConfig(Settings):
     task: Literal["classify", "forecast"] = setting(
         "classify", "What the model's outputs are: logits of classes, or the values of a forecast."
     )
-    epochs: int | None = setting(None, "Passes over the training series; None takes as many as give about 300 steps.", least=1)
+    epochs: int | None = setting(
+        None, "Passes over the training series; None takes as many as give about 300 steps.", least=1, most=10**6
+    )
     lr: float = setting(3e-3, "Learning rate of AdamW.", above=0)
-    batch_size: int = setting(64, "Samples in a step; the consistency losses compare all pairs of a batch.", least=2)
+    batch_size: int = setting(
+        64, "Samples in a step; the consistency losses compare all pairs of a batch.", least=2, most=2**20
+    )
     smoothing: int | None = setting(
         None,
         "Explanations are smoothed over time by a Gaussian with this standard deviation in steps; 0 for none. None lets the "
         "model choose on validation data: the width with the largest gap of evidence, or half of that of its gradients.",
         least=0,
+        most=10**5,
     )
-    n_landmarks: int = setting(50, "Number of landmarks.", least=1)
-    seed: int = setting(0, "Seed of weights, masks, data order and dropout.")
+    n_landmarks: int = setting(50, "Number of landmarks.", least=1, most=10**5)
+    seed: int = setting(0, "Seed of weights, masks, data order and dropout.", least=0, most=2**32 - 1)
     evidence: EvidenceConfig = field(default_factory=EvidenceConfig)
     loss: LossConfig = field(default_factory=LossConfig)
     mask: MaskConfig = field(default_factory=MaskConfig)

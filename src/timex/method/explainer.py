@@ -19,6 +19,7 @@ from timex.checks import check_scaling
 from timex.engine import Checkpoint, Diverged, Tensors
 from timex.explainers.base import Batch, Explainer
 from timex.explainers.target import about, about_names
+from timex.io.folder import readable
 from timex.method import storage
 from timex.method.config import TimeXConfig
 from timex.method.explain import chunk_size, explain_batch
@@ -243,16 +244,18 @@ class TimeX(Explainer[Fitted]):
             allow_other_model: Accept a model with other weights (the explanations then need not fit it).
             how: Functions that the fit was given, as pool= or forward=; everything else is saved.
         """
-        description, tensors = storage.read(Path(folder), cls.name, cls.config_class)
-        adaptation = Adaptation.restored(description["adaptation"], how)
-        explainer = cls(model, config=description["config"], device=device, **adaptation.given)
-        if allow_other_model:
-            tensors.pop("probe", None)  # another model gives another embedding
-        elif description["reference_hash"] != weights_hash(explainer.model):
-            raise ValueError(
-                f"The explainer in {folder} was fitted on another model (weights differ): pass the model it was fitted on, "
-                "fit a new explainer, or pass allow_other_model=True."
-            )
-        explainer.names = storage.names_of(description)
-        explainer.fitted_ = storage.restored(explainer, description, tensors)
+        folder = Path(folder)
+        with readable(folder, "explainer"):
+            description, tensors = storage.read(folder, cls.name, cls.config_class)
+            adaptation = Adaptation.restored(description["adaptation"], how)
+            explainer = cls(model, config=description["config"], device=device, **adaptation.given)
+            if allow_other_model:
+                tensors.pop("probe", None)  # another model gives another embedding
+            elif description["reference_hash"] != weights_hash(explainer.model):
+                raise ValueError(
+                    f"The explainer in {folder} was fitted on another model (weights differ): pass the model it was fitted on, "
+                    "fit a new explainer, or pass allow_other_model=True."
+                )
+            explainer.names = storage.names_of(description)
+            explainer.fitted_ = storage.restored(explainer, description, tensors)
         return explainer

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from timex.engine import Tensors
-from timex.io.folder import grouped, read_folder, write_folder
+from timex.io.folder import grouped, read_folder, readable, write_folder
 from timex.method.config import TimeXConfig
 from timex.method.finish import Fitted
 from timex.method.landmarks import Landmarks
@@ -23,11 +23,16 @@ from timex.method.task import Names
 from timex.records import Baseline, Series
 from timex.records.series import EXTRA
 from timex.reference.adapt import found
-from timex.reference.base import ReferenceModel
+from timex.reference.base import ReferenceModel, expect_sizes
 from timex.reference.beside import beside
 
 if TYPE_CHECKING:
     from timex.method.explainer import TimeX
+
+MOST_SMOOTHING = 100_000
+"""Steps, as in the settings."""
+LARGEST = 1e30
+"""Numbers below it can be multiplied in 32 bits."""
 
 
 def save(explainer: TimeX, folder: Path) -> Path:
@@ -69,8 +74,28 @@ def read(folder: Path, name: str, config_class: type[TimeXConfig]) -> tuple[dict
     description, tensors = read_folder(folder, "explainer")
     if description.get("explainer") != name:
         raise ValueError(f"{folder} holds an explainer of the kind {description.get('explainer')!r}. Expected {name!r}.")
-    description["config"] = config_class.from_dict(description["config"])
+    with readable(folder, "explainer"):
+        description["config"] = config_class.from_dict(description["config"])
+        _check(description)
     return description, tensors
+
+
+def _check(description: dict[str, Any]) -> None:
+    """Refuse values that no fit gives: they would fail later, without a word about the folder."""
+    d = description
+    whole, texts = d["smoothing"], [d["reference_hash"], d["fill"]]
+    numbers = [d["time_unit"], *([] if d["spread"] is None else [d["spread"]])]
+    rows = d["history"]
+    expected = {
+        "smoothing": type(whole) is int and 0 <= whole <= MOST_SMOOTHING,
+        "texts": all(isinstance(v, str) for v in texts) and d["fill"] in ("mean", "draw", "shift"),
+        "time_unit and spread": all(type(v) in (int, float) and 0 < v < LARGEST for v in numbers),
+        "history": isinstance(rows, list) and all(isinstance(row, dict) for row in rows),
+    }
+    wrong = [name for name, right in expected.items() if not right]
+    if wrong:
+        raise ValueError(f"Expected the {wrong[0]} of a fit, got other values: save the explainer again.")
+    d["time_unit"], d["spread"] = float(d["time_unit"]), None if d["spread"] is None else float(d["spread"])
 
 
 def restored(explainer: TimeX, description: dict[str, Any], tensors: Tensors) -> Fitted:
@@ -87,9 +112,12 @@ def restored(explainer: TimeX, description: dict[str, Any], tensors: Tensors) ->
             "pool=."
         )
     with torch.random.fork_rng(devices=[]):  # the global random state stays unchanged; the fresh weights are replaced below
+        saved = grouped(tensors, "model.")
+        with torch.device("meta"):  # no memory is taken before the sizes are known to be those of the weights
+            expect_sizes(TimeXModel(reference, explainer.config, description["time_unit"]), saved)
         model = TimeXModel(reference, explainer.config, description["time_unit"])
     extra = {name: v for name, v in model.state_dict().items() if not isinstance(v, Tensor)}
-    model.load_state_dict(extra | grouped(tensors, "model."))
+    model.load_state_dict(extra | saved)
     model.eval().requires_grad_(False)
     return Fitted(
         config=explainer.config,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -15,7 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from timex.engine import Noise
-from timex.io.folder import read_folder, write_folder
+from timex.io.folder import read_folder, readable, write_folder
+
+MOST = 10**9
+"""Steps, channels, classes, layers and heads of a model, at most."""
 
 
 class Output(NamedTuple):
@@ -133,7 +136,38 @@ def save_reference(model: ReferenceModel, folder: str | Path, **facts: Any) -> P
 
 def load_reference(folder: str | Path) -> ReferenceModel:
     """Read what `save_reference` wrote, in evaluation mode; nothing is unpickled."""
-    description, weights = read_folder(Path(folder), "reference")
-    model = build(description["arch"], description["config"])
-    model.load_state_dict(weights)
-    return model.eval()
+    folder = Path(folder)
+    description, weights = read_folder(folder, "reference")
+    with readable(folder, "reference"):
+        arch, config = description["arch"], description["config"]
+        model = built(lambda: build(arch, config), config, weights)
+        model.load_state_dict(weights)
+        return model.eval()
+
+
+def built(make: Callable[[], ReferenceModel], config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> ReferenceModel:
+    """The model that `make` makes of saved settings, once it is known to have the sizes of the saved weights.
+
+    Settings of a damaged folder can ask for any number of layers, and for any amount of memory.
+    """
+    odd = [name for name, v in config.items() if name.startswith("n_") and (type(v) is not int or not 1 <= v <= MOST)]
+    if odd:
+        raise ValueError(f"Expected {odd[0]} as a whole number from 1 to {MOST:,}, got {config[odd[0]]!r}.")
+    deep = [name for name, v in config.items() if "layers" in name and v > len(weights)]
+    if deep:
+        raise ValueError(f"Expected {deep[0]} of at most the {len(weights)} saved tensors, got {config[deep[0]]!r}.")
+    with torch.random.fork_rng(devices=[]), torch.device("meta"):  # no memory is taken
+        expect_sizes(make(), weights)
+    return make()
+
+
+def expect_sizes(module: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Refuse saved weights that a module does not have, or that have other sizes."""
+    sizes = {name: tuple(v.shape) for name, v in module.state_dict().items() if isinstance(v, Tensor)}
+    saved = {name: tuple(v.shape) for name, v in weights.items()}
+    odd = [name for name in {**sizes, **saved} if sizes.get(name) != saved.get(name)]
+    if odd:
+        raise ValueError(
+            f"Expected weights of the sizes that the saved settings give, got {odd[0]} of size {saved.get(odd[0], 'none')} "
+            f"for {sizes.get(odd[0], 'none')}: save it again."
+        )

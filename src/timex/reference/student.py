@@ -16,9 +16,10 @@ from torch.func import functional_call
 from timex import engine
 from timex.checks import warn_caller
 from timex.engine import Noise, Tensors
+from timex.io.folder import grouped
 from timex.progress import training_bar
 from timex.records import Series
-from timex.reference.base import Output, ReferenceModel, initialised
+from timex.reference.base import Output, ReferenceModel, built, initialised
 from timex.reference.beside import beside
 from timex.reference.blackbox import BlackBox
 
@@ -83,7 +84,8 @@ class Distilled(ReferenceModel):
     @classmethod
     def restored(cls, black_box: BlackBox, config: Mapping[str, Any], tensors: Tensors) -> Distilled:
         """The student with the weights that it had."""
-        student = initialised(_architecture(config["n_steps"])[0], config, seed=0)
+        arch = _architecture(config["n_steps"])[0]
+        student = built(lambda: initialised(arch, config, seed=0), config, grouped(tensors, "student."))
         model = cls(black_box, student, {name: tensors[name] for name in ("mean", "std", "offset", "scale")})
         model.load_state_dict(tensors)
         return model.eval().requires_grad_(False)
