@@ -62,6 +62,16 @@ def test_unfamiliar(measured):
     assert (row["unaltered"], row["all zero"], row["a ramp to 10,000"]) == (0, 1, 1)
 
 
+def test_neighbours(measured, tmp_path):
+    options = ["--data", "heldout_levels", "--models", str(tmp_path), "--methods"]
+    assert [row["method"] for row in measured("neighbours", *options, "ig")["rows"]] == ["ig"]
+    first, second = measured("neighbours", *options, "ig", "extremal_mask")["rows"]  # the first is not measured again
+    assert (first["method"], first["calls"], second["calls"]) == ("ig", 50, 2)
+    assert second["cpd_zero"]["low"] <= second["cpd_zero"]["mean"]
+    measured("neighbours", "--model", "gru", *options, "ig")
+    assert (tmp_path / "heldout_levels-gru.safetensors").exists()
+
+
 def test_metrics(measured):
     found = measured("metrics")
     assert found["largest_difference"] < 1e-6

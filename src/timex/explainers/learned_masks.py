@@ -96,7 +96,13 @@ class LearnedMask(Explainer[Learned]):
             networks = self._networks(train.shape[2]).to(self.device)
         order = torch.randperm(len(kept["x"]), generator=torch.Generator().manual_seed(c.seed))
         n = min(c.n_fit, self._rows(train.shape))
-        batch = next(self.batches({name: v[order[:n]] for name, v in kept.items()}))
+        for batch in self.batches({name: v[order[:n]] for name, v in kept.items()}):  # a single one, as n series fit into it
+            self._train(networks, batch)
+        return Learned(networks.requires_grad_(False), train.shape[1:])
+
+    def _train(self, networks: nn.ModuleDict, batch: Batch) -> None:
+        """Train the networks with masks of the series of a batch."""
+        c = self.config
         raw = torch.full_like(batch.x, START, requires_grad=True)
         optimiser = torch.optim.Adam(
             [{"params": [raw], "lr": c.lr}, {"params": list(networks.parameters()), "lr": c.network_lr}]
@@ -107,7 +113,6 @@ class LearnedMask(Explainer[Learned]):
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        return Learned(networks.requires_grad_(False), train.shape[1:])
 
     def _explain(self, batch: Batch) -> dict[str, Tensor]:
         networks = self.fitted.networks

@@ -19,6 +19,7 @@ from timex.method.masking import bernoulli_straight_through, direct_value, fille
 from timex.method.model import CONDITIONER, TimeXModel
 from timex.method.objective import CONNECTIVITY, FROZEN
 from timex.reference.base import ReferenceModel
+from timex.reference.beside import beside
 from timex.settings import Settings, setting
 
 VARIANCE_EPS = 1e-6
@@ -100,8 +101,10 @@ class InstanceObjective:
         wanted = direct_value(x, mask, filled(self.fill, x, frozen["mean"], frozen["std"], sample))
         if observed is not None:
             made, wanted, p = (torch.where(observed, v, 0.0) for v in (made, wanted, p))
+        with beside(batch):
+            answers = self._answers(frozen, made, times, observed)
         terms = {
-            "lc": self.label(batch["logits"], self._answers(frozen, made, times, observed)),
+            "lc": self.label(batch["logits"], answers),
             "pull": pull(made, wanted, frozen["std"], observed),
             "close": divergence_of_moments(made, frozen["mean"], frozen["std"], observed),
             "l_m": losses.mask_kl(p, hyper["r"], observed),

@@ -1,0 +1,166 @@
+"""Every explainer on the same models and series: truth scores, evidence gap, CPD, seconds and model calls of each.
+
+python benchmarks/neighbours.py --data heldout_levels freqshapes --out docs/results/neighbours-cpu.json
+TIMEX_DATA=prepared python benchmarks/neighbours.py --model gru --data epilepsy boiler --out docs/results/cpd-cpu.json
+
+A row is written as soon as it is measured. The same command goes on after a stop, and leaves out what it finds. Models are
+kept in the folder of --models.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from common import data_of, parser, timed, write
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from timex.bench.recipes import few, reference_config
+from timex.data.battery import BATTERY
+from timex.explainers.base import Explainer
+from timex.metrics import Probe, ground_truth_scores
+from timex.metrics.faithfulness import cpd, evidence_gap
+from timex.records import Dataset
+from timex.reference import load_reference, save_reference
+from timex.reference.predict import model_predict
+from timex.reference.train import train_references
+from timex.registry import EXPLAINERS
+from timex.trust.interval import Interval
+
+TRUTH = ("auprc", "aup", "aur")
+"""Scores against the known cells."""
+CPD_SHARE = 0.1
+"""Share of the cells that CPD replaces, one after another, as TIMING's tables do."""
+STEPS = 600
+"""Steps of a fit of TimeX++, whose settings count epochs."""
+HIDDEN, EPOCHS = 64, 30
+"""Width of the GRU, and its epochs at most."""
+
+
+class Recurrent(nn.Module):
+    """A GRU and a linear layer on its last state: the model of TIMING's tables, narrower."""
+
+    def __init__(self, n_channels: int, n_classes: int) -> None:
+        super().__init__()
+        self.gru = nn.GRU(n_channels, HIDDEN, batch_first=True)
+        self.head = nn.Linear(HIDDEN, n_classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """(B, T, D) -> (B, C)."""
+        return self.head(self.gru(x)[0][:, -1])
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    options = parser(__doc__)
+    options.add_argument("--data", nargs="+", default=["heldout_levels", "heldout_ramps", "freqshapes"])
+    options.add_argument("--methods", nargs="+", default=list(EXPLAINERS))
+    options.add_argument("--model", choices=("reference", "gru"), default="reference")
+    options.add_argument("--models", type=Path, default=Path("runs/neighbours"))
+    options.add_argument("--fit", type=int, default=500, help="training series that a method is fitted on")
+    options.add_argument("--test", type=int, default=100, help="test series that it explains")
+    arguments = options.parse_args(argv)
+    torch.set_num_threads(arguments.threads)
+    rows = json.loads(arguments.out.read_text())["rows"] if arguments.out is not None and arguments.out.exists() else []
+    done = {(row["data"], row["model"], row["method"]) for row in rows}
+    for name in arguments.data:
+        left = [method for method in arguments.methods if (name, arguments.model, method) not in done]
+        if not left:
+            continue
+        data = data_of(name, smoke=arguments.smoke)
+        model, facts = model_of(name, data, arguments)
+        for method in left:
+            found = measured(method, model, data, arguments)
+            rows.append({"data": name, "model": arguments.model, "method": method, **facts, **found})
+            print(name, method, *(f"{k} {v['mean']:.3f}" for k, v in rows[-1].items() if isinstance(v, dict)), flush=True)
+            write({"fit": arguments.fit, "test": arguments.test, "rows": rows}, arguments)
+
+
+def measured(method: str, model: nn.Module, data: Dataset, arguments: Any) -> dict[str, Any]:
+    """Scores of one method with 95 % intervals over the test series, and what it costs."""
+    train, test = few(data.train, arguments.fit), few(data.test, arguments.test)
+    explainer = EXPLAINERS[method](model, config=settings(method, len(train), arguments.smoke), device=arguments.device)
+    try:
+        fit_seconds, _ = timed(lambda: explainer.fit(train, x_val=few(data.val, 256), progress=False), arguments.device)
+        seconds, e = timed(lambda: explainer.explain(test), arguments.device)
+    except (ValueError, RuntimeError) as error:
+        return {"error": str(error)}
+    scores: dict[str, np.ndarray] = {}
+    if test.truth is not None:
+        scores = {k: v for k, v in ground_truth_scores(e.attribution, test.truth, test.observed).items() if k in TRUTH}
+    for fill in ("mean", "zero"):
+        probe = Probe(model_predict(model, arguments.device, attention=False), test, train, fill)
+        scores |= {f"gap_{fill}": evidence_gap(probe, e.attribution), f"cpd_{fill}": cpd(probe, e.attribution, CPD_SHARE)}
+    found = {name: Interval.of(values[np.isfinite(values)])._asdict() for name, values in scores.items()}
+    return {"seconds": seconds / len(test), "fit_seconds": fit_seconds, "calls": calls(explainer, test.shape), **found}
+
+
+def settings(method: str, n: int, smoke: bool) -> Any:
+    """The method's own defaults; for TimeX++ as many epochs as give `STEPS` steps, and few of everything for a smoke run."""
+    kind = EXPLAINERS[method].config_class
+    if kind is type(None):
+        return None
+    config = kind()
+    if method == "timex_plus":
+        config = replace(config, epochs=max(1, round(STEPS / -(-n // config.batch_size))))
+    small = {"epochs": 1, "pretrain_epochs": 1, "steps": 2, "fit_steps": 2, "permutations": 1, "draws": 1, "n_landmarks": 3}
+    return replace(config, **{f.name: small[f.name] for f in fields(kind) if smoke and f.name in small})
+
+
+def calls(explainer: Explainer[Any], shape: tuple[int, ...]) -> int:
+    """Series that pass through the model to explain one sample, by the formula that the method states."""
+    config = explainer.config
+    known = {} if config is None else {f.name: getattr(config, f.name) for f in fields(config)}
+    return int(eval(explainer.cost, {"T": shape[1], "D": shape[2], **known}))
+
+
+def model_of(name: str, data: Dataset, arguments: Any) -> tuple[nn.Module, dict[str, Any]]:
+    """The model of a data set, trained once and kept, and its accuracy on the test part."""
+    if arguments.model == "gru":
+        model: nn.Module = gru(arguments.models / f"{name}-gru.safetensors", data, 1 if arguments.smoke else EPOCHS)
+    else:
+        arch = BATTERY[name].arch if name in BATTERY else "transformer"
+        folder = arguments.models / f"{name}-{arch}"
+        if not (folder / "reference.json").exists():
+            (trained,) = train_references(
+                [data], arch, reference_config(name, arch, smoke=arguments.smoke), device=arguments.device, progress=False
+            )
+            save_reference(trained.model, folder)
+        model = load_reference(folder)
+    with torch.no_grad():
+        predicted = model(torch.as_tensor(data.test.x)).argmax(1).numpy()
+    return model, {"accuracy": float((predicted == data.test.labels).mean())}
+
+
+def gru(file: Path, data: Dataset, epochs: int) -> nn.Module:
+    """The GRU of a data set with the best validation accuracy of its epochs."""
+    torch.manual_seed(0)
+    model = Recurrent(data.train.shape[2], len(data.classes))
+    if file.exists():
+        model.load_state_dict(load_file(file))
+        return model.eval()
+    x, y, held = torch.as_tensor(data.train.x), torch.as_tensor(data.train.labels), torch.as_tensor(data.val.x)
+    optimiser, best = torch.optim.Adam(model.parameters(), lr=3e-3), -1.0
+    for _ in range(epochs):
+        for part in torch.randperm(len(x)).split(128):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(model(x[part]), y[part]).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimiser.step()
+        with torch.no_grad():
+            accuracy = float((model(held).argmax(1).numpy() == data.val.labels).mean())
+        if accuracy > best:
+            best = accuracy
+            file.parent.mkdir(parents=True, exist_ok=True)
+            save_file({name: v.contiguous() for name, v in model.state_dict().items()}, file)
+    model.load_state_dict(load_file(file))
+    return model.eval()
+
+
+if __name__ == "__main__":
+    main()
