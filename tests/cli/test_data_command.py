@@ -1,6 +1,16 @@
 """`timex data`."""
 
 from timex.data.synthetic import Recipe
+from timex.io.files import write_series
+
+
+def test_a_file_is_described(invoke, series, tmp_path):
+    write_series(tmp_path / "own.npz", series)
+    printed = invoke("data", "describe", tmp_path / "own.npz")
+    assert "own.npz: T = 12, D = 2, regular" in printed
+    assert "channels: left, right" in printed
+    assert "classes: 0 " in printed
+    assert "file │ 40 │ 14 │ 13 │ 13 │ 100.0% │ 2" in printed
 
 
 def test_list_and_describe(tiny, invoke):

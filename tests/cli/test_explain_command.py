@@ -43,6 +43,15 @@ def test_the_table_has_a_row_per_cell(small, invoke, tmp_path):
     assert {"sample", "channel", "value", "label", "truth", "attribution", "agreement"} <= set(table.columns)
 
 
+def test_some_of_the_series(small, invoke, fails, tmp_path):
+    printed = invoke(*explain(small, "--limit", 3, "--out", tmp_path / "e.npz"))
+    assert "3 explanations in" in printed
+    first = Explanation.load(tmp_path / "e.npz")
+    invoke(*explain(small, "--samples", "2,0", "--out", tmp_path / "e.npz"))
+    np.testing.assert_array_equal(Explanation.load(tmp_path / "e.npz").x, first.x[[2, 0]])
+    assert "Expected --samples among the ids or 0.." in fails(*explain(small, "--samples", "nobody"))
+
+
 def test_the_first_samples_are_printed(small, invoke):
     printed = invoke(*explain(small))
     model = load_reference(small.explainer / "reference")

@@ -1,5 +1,6 @@
 """`timex fit`: settings, presets, output folders, and training that fails."""
 
+import re
 import signal
 from dataclasses import replace
 
@@ -47,6 +48,13 @@ def test_a_fit_for_one_class_explains_files_with_names_of_all_classes(small, inv
     assert set(e.prediction) <= {0, 1}
     assert e.classes == small.test.classes[1:3]
     assert e.series.y is None  # some series belong to neither
+
+
+def test_the_models_accuracy_and_the_names_of_its_classes(series, invoke, own_model):
+    write_series("train.npz", series)
+    printed = invoke("fit", "--model", "my_net:net", "--data", "train.npz", "--out", "e", "--epochs", 1, "--classes", "a, b,c")
+    assert re.search(r"The model predicts the label of [\d.]+% of 40 training series \(guessing: 35.0%\)", printed)
+    assert '"c"' in (own_model / "e" / "explainer.json").read_text()
 
 
 def test_every_setting_can_be_set():

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from timex.cli.console import console
-from timex.cli.options import Fold, Seed
+from timex.cli.options import Fold, MaxBytes, Seed
+
+if TYPE_CHECKING:
+    from timex.records import Series
 
 app = typer.Typer(no_args_is_help=True, help="List, describe and prepare data sets.")
 
@@ -73,12 +77,18 @@ def prepare(
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(help="Name of a data set: see `timex data list`.")], fold: Fold = 0, seed: Seed = 0
+    name: Annotated[str, typer.Argument(help="Name of a data set (`timex data list`), or a file of series.")],
+    fold: Fold = 0,
+    seed: Seed = 0,
+    max_bytes: MaxBytes = None,
 ) -> None:
-    """One data set: its parts, classes and channels, and the share of cells that decide the class."""
+    """One data set or file: its parts, classes and channels, and the share of cells that decide the class."""
+    from timex.cli.inputs import is_file
     from timex.data import REAL, load_dataset
     from timex.data.prepare import summary
 
+    if is_file(name):
+        return _describe_file(name, max_bytes)
     d = load_dataset(name, fold=fold, seed=seed)
     if name in REAL:
         console.print(f"{REAL[name].origin.title}, {REAL[name].note}. {REAL[name].origin.page}", highlight=False)
@@ -87,9 +97,30 @@ def describe(
     console.print(f"[bold]{d.name}[/], fold {fold}, seed {seed}: T = {steps}, D = {channels}")
     console.print(f"channels: {', '.join(d.channels)}")
     console.print("classes: " + ", ".join(f"{c} {name}" for c, name in enumerate(d.classes)))
-    table = Table("part", "samples", *(f"class {c}" for c in range(len(d.classes))), "observed", "truth")
-    for part_name, part in (("train", d.train), ("val", d.val), ("test", d.test)):
-        counts = [str(int((part.labels == c).sum())) for c in range(len(d.classes))]
+    console.print(_parts({"train": d.train, "val": d.val, "test": d.test}, len(d.classes)))
+
+
+def _parts(parts: dict[str, Series], n_classes: int) -> Table:
+    """A row per part: samples, those of every class, and the shares of cells measured and known to decide."""
+    table = Table("part", "samples", *(f"class {c}" for c in range(n_classes)), "observed", "truth")
+    for name, part in parts.items():
+        counts = [str(int((part.labels == c).sum())) for c in range(n_classes)] if part.y is not None else ["-"] * n_classes
         truth = "-" if part.truth is None else f"{part.truth.mean():.1%}"
-        table.add_row(part_name, f"{len(part):,}", *counts, f"{part.observed.mean():.1%}", truth)
-    console.print(table)
+        table.add_row(name, f"{len(part):,}", *counts, f"{part.observed.mean():.1%}", truth)
+    return table
+
+
+def _describe_file(path: str, max_bytes: int | None) -> None:
+    """A file of series: its shape, names, times, and one row of the table that data sets have."""
+    from timex.io.files import read_series
+
+    series = read_series(path, max_bytes=max_bytes)
+    _, steps, channels = series.shape
+    n_classes = 0 if series.y is None else max(len(series.classes), int(series.y.max()) + 1)
+    names = series.classes or tuple(f"class {c}" for c in range(n_classes))
+    rate = "" if series.sampling_rate is None else f", {series.sampling_rate:g} steps per second"
+    times = "regular" if series.regular else "irregular"
+    console.print(f"[bold]{escape(path)}[/]: T = {steps}, D = {channels}, {times}{rate}", highlight=False)
+    console.print(f"channels: {escape(', '.join(series.channel_labels) or 'unnamed')}")
+    console.print("classes: " + (escape(", ".join(f"{c} {name}" for c, name in enumerate(names))) or "no labels"))
+    console.print(_parts({"file": series}, n_classes))

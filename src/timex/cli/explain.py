@@ -51,6 +51,10 @@ def explain(
     contrast: Annotated[
         str | None, typer.Option(help="Second class, given as --target: the scores then say why the target and not this one.")
     ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Explain only the first so many series.")] = None,
+    samples: Annotated[
+        str | None, typer.Option(help="Explain only these series: ids or numbers from 0, with commas between them.")
+    ] = None,
     model: Model = None,
     trust_model: TrustModel = False,
     as_json: Annotated[
@@ -74,10 +78,11 @@ def explain(
     A .parquet or .npz file, or a folder of them, is read and written in parts: memory does not grow with its length, and
     after a stop the same command with --resume goes on.
     """
-    from timex.cli.inputs import opened_series, warn_of_missing_cells
+    from timex.cli.inputs import chosen_series, explained_series, opened_series, warn_of_missing_cells
     from timex.cli.models import open_explainer
     from timex.cli.streaming import begin, check_longest, explainer_hash, opened, parts_of
     from timex.io.explanations import write_explanation
+    from timex.io.sources import SeriesSource, Source
     from timex.records import Explanation
     from timex.registry import EXPLAINERS, find
     from timex.scale.job import Job
@@ -89,7 +94,12 @@ def explain(
     find(EXPLAINERS, method, "method").check_target(target, contrast)
     fitted = open_explainer(explainer, model, trust_model, device)
     known = fitted.fitted.names
-    source, facts = opened_series(data, fold, known, max_bytes)
+    source: Source
+    if limit is None and samples is None:
+        source, facts = opened_series(data, fold, known, max_bytes)
+    else:
+        chosen = chosen_series(explained_series(data, fold, known, max_bytes), limit, samples)
+        source, facts = SeriesSource(chosen), {"data": data, "sha256": chosen.digest}
     names: dict[str, Any] = {
         "channels": known.channels,
         "units": known.units,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,9 @@ from timex.cli.options import Device, Fold, MaxBytes, Out, device_of
 from timex.cli.resuming import KeepPartial, Resume, checkpoint_of
 from timex.method.config import TimeXConfig
 
+if TYPE_CHECKING:
+    from timex import Series, TimeX
+
 Preset = Literal["default", "paper"]
 
 
@@ -43,6 +46,9 @@ def fit(
     output: OutputPart = None,
     task: TaskName = "classify",
     target: TargetIndex = None,
+    classes: Annotated[
+        str | None, typer.Option(help="Names of the model's classes in the order of its logits, with commas between them.")
+    ] = None,
     preset: Annotated[
         Preset, typer.Option(help="default, or paper for the paper's own settings for its data sets.")
     ] = "default",
@@ -87,6 +93,8 @@ def fit(
         task=None if task == "classify" else task,
         target=target,
     )
+    if classes is not None:
+        how["classes"] = tuple(name.strip() for name in classes.split(","))
     module = load_model(model, reference)
     # Read now and written later: a copy of the whole folder could contain itself.
     copied = None if reference is None else read_folder(reference, REFERENCE)
@@ -110,7 +118,23 @@ def fit(
     agree = fitted.quality.agreement
     surrogate = "" if agree is None else f"the surrogate agrees with the model on {agree:.1%} of the training samples. "
     landmarks = f"Landmarks with at least 10 samples: {len(explainer.landmarks.filtered())}. "
+    print_accuracy(explainer, train)
     console.print(f"{fitted.reference.n_steps} steps, smoothing {fitted.smoothing}; {surrogate}{landmarks}Written to {written}")
+
+
+def print_accuracy(explainer: TimeX, series: Series) -> None:
+    """How often the model predicts the labels that were given, where there are any: another order of classes shows here."""
+    if series.y is None or explainer.how.given.get("task") is not None or explainer.how.given.get("target") is not None:
+        return
+    few = series.take(slice(0, ASKED))
+    right = float((explainer.explain(few).probability.argmax(axis=1) == few.labels).mean())
+    guess = float((few.labels[:, None] == few.labels).mean(axis=1).max())
+    doubt = "" if right > guess else ". [yellow]Are the labels in the order of the model's classes?[/]"
+    console.print(f"The model predicts the label of {right:.1%} of {len(few):,} training series (guessing: {guess:.1%}){doubt}")
+
+
+ASKED = 1_000
+"""Training series at most that the model's accuracy is measured on."""
 
 
 def settings(preset: Preset, data: str, arch: str, given: dict[str, Any], assignments: Sequence[str] = ()) -> TimeXConfig:
