@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from timex.bench import TABLES
+from timex.bench import TABLES, Grid
+from timex.bench.cells import REVISIONS, cells_of, outdated
 from timex.bench.experiments import Claim
 from timex.bench.figures import occlusion_curves
 from timex.bench.names import method_name
@@ -378,3 +379,20 @@ def test_tables_with_nothing_measured_are_left_out():
 def test_weak_models_are_named():
     (block,) = blocks(TABLES["univariate"], made("timex", [0.9, 0.8], reference_passed=False))
     assert "the model of fold 0, 1 stayed more than .02 under the paper's F1" in sheet(block).notes
+
+
+def test_rows_measured_before_a_change_are_named(monkeypatch):
+    (cell,) = cells_of([TABLES["univariate"]], Grid(folds=1), ["freqshapes"], ["timex"])
+    facts = {"finished": "2026-01-01", "device": "cpu", "torch": "2", "timex": "0"}
+    result = Result(cell=cell.identity, key=cell.key, config_hash=cell.config_hash, scores={"auprc": Score(0.5)}, facts=facts)
+
+    def notes():
+        (block,) = blocks(TABLES["univariate"], [result, *made("ig", [0.5])])
+        return block.outdated, markdown(sheet(block))
+
+    assert notes()[0] == []
+    assert not outdated(replace(result, cell={**result.cell, "method": "of a plugin"}, config_hash="other"))
+    monkeypatch.setitem(REVISIONS, "objective/evidence", 99)
+    found, text = notes()
+    assert found == ["timex"]
+    assert "- measured before settings, recipes or code were changed: TimeX (ours)\n" in text

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache, cached_property
 from typing import Any
 
 from timex.bench.experiments import Experiment, Table
 from timex.bench.recipes import REFERENCE, TIMEX, explainer_config, reference_config
-from timex.bench.store import safe_name, short_hash
+from timex.bench.store import Result, safe_name, short_hash
 from timex.data import ORIGINS
 from timex.reference.forecaster import Forecaster
 from timex.reference.train import TrainConfig
@@ -139,6 +139,22 @@ def _cell(e: Experiment, fold: int, grid: Grid, data: str | None) -> Cell:
     reference = reference_config(e.dataset, e.arch, grid.seed, grid.smoke)
     config = explainer_config(e.dataset, e.arch, e.method, e.arm, grid.seed + fold, grid.smoke)
     return Cell(experiment=e, fold=fold, seed=grid.seed, smoke=grid.smoke, reference=reference, config=config, data=data)
+
+
+def outdated(result: Result) -> bool:
+    """Whether settings, recipes or code of a measured cell were changed since; False where that is unknown.
+
+    A run measures such a cell again. Cells without a seed, and those of plugins that are not loaded, are unknown.
+    """
+    cell = result.cell
+    if "seed" not in cell:
+        return False
+    e = Experiment(**{f.name: cell[f.name] for f in fields(Experiment) if f.name in cell})
+    try:
+        now = _cell(e, cell["fold"], Grid(seed=cell["seed"], smoke=cell["smoke"]), result.facts.get("data"))
+    except (KeyError, ValueError):
+        return False
+    return now.config_hash != result.config_hash
 
 
 def _check_names(e: Experiment) -> None:

@@ -128,6 +128,8 @@ def _notes(block: Block) -> list[str]:
     for claim, d in block.claims:
         value = "" if d is None else f" ({_difference(d, claim.better[1])})"
         notes.append(f"claim: {claim.text}: {verdict(claim, d)}{value}")
+    if block.outdated:
+        notes.append(f"measured before settings, recipes or code were changed: {_listed(block.outdated)}")
     if block.residual:
         notes.append("the models have residuals around self-attention; the paper's have none")
     if block.weak:

@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from timex.bench.cells import outdated
 from timex.bench.experiments import CENTRE, CONTROLS, RESIDUAL, Claim, Experiment, Table, swaps
 from timex.bench.measures import WITHOUT_FIRST
 from timex.bench.names import method_name
@@ -155,6 +156,12 @@ class Block:
     results: Sequence[Result]
     residual: bool = False
 
+    @property
+    def outdated(self) -> list[str]:
+        """The labels of rows of which a cell was measured before its settings, recipes or code were changed."""
+        old = {label_of(r) for r in self.results if r.error is None and outdated(r)}
+        return [row.label for row in self.rows if row.label in old]
+
     def ranking(self, metric: str) -> list[str]:
         """The labels of explainers that have a value, the best first; none where there is only one. Controls do not compete."""
         ranked = [r for r in self.rows if not r.control and metric in r.stats and not math.isnan(r.stats[metric].mean)]
@@ -228,8 +235,7 @@ def _latest(results: Iterable[Result]) -> dict[str, list[Result]]:
     """
     groups: dict[str, dict[str, list[Result]]] = {}
     for r in results:
-        label = f"{r.cell['method']}:{r.cell['arm']}" if r.cell["arm"] else r.cell["method"]
-        groups.setdefault(label, {}).setdefault(r.config_hash, []).append(r)
+        groups.setdefault(label_of(r), {}).setdefault(r.config_hash, []).append(r)
     latest = {}
     for label, configs in groups.items():
         own = max(configs.values(), key=lambda rs: (_newest(r for r in rs if r.error is None), _newest(rs)))
@@ -238,6 +244,11 @@ def _latest(results: Iterable[Result]) -> dict[str, list[Result]]:
         later = [r for r in others if r.error is not None and r.facts["finished"] > since]
         latest[label] = sorted(own, key=lambda r: r.cell["fold"]) + later
     return latest
+
+
+def label_of(result: Result) -> str:
+    """The method of a cell as tables write it: `ig`, `timex:paper`."""
+    return f"{result.cell['method']}:{result.cell['arm']}" if result.cell["arm"] else result.cell["method"]
 
 
 def _newest(results: Iterable[Result]) -> str:
