@@ -32,6 +32,7 @@ from timex.explainers import (
     ShapleySamplingConfig,
     SmoothGradConfig,
     StepGradientsConfig,
+    TimeShapConfig,
     TimingConfig,
     WinITConfig,
 )
@@ -52,6 +53,7 @@ ARCHS = {
 }
 CONFIGS = {
     "timex": TimeXConfig(epochs=1, batch_size=12, n_landmarks=5),
+    "dynamask_deletion": DynamaskConfig(keep_ratio=(0.1, 0.3), size_growth=(1e3,), sigma_max=(2.0,), steps=8),
     "extremal_mask": ExtremalMaskConfig(steps=6, fit_steps=3, hidden=3),
     "contralsp": ContraLSPConfig(steps=6, fit_steps=3, hidden=3),
     "timex_plus": PlusConfig(epochs=2, batch_size=12, n_landmarks=5),
@@ -69,6 +71,7 @@ CONFIGS = {
     "feature_permutation": FeaturePermutationConfig(draws=2),
     "lime": LimeConfig(n_segments=5, n_samples=30, segmentation="shape_changes", fill="line"),
     "kernel_shap": SegmentsConfig(n_segments=5, n_samples=30, segmentation="change_points", fill="mean"),
+    "timeshap": TimeShapConfig(n_segments=3, n_samples=30, tolerance=0.3),
     "shapelets": ShapeletsConfig(steps=5, n_samples=30),
     "shapley_sampling": ShapleySamplingConfig(permutations=3),
 }

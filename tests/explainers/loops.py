@@ -31,8 +31,8 @@ def blur_of_sample(x, mask, sigma_max):
     return (weight * x[None]).sum(1) / weight.sum(1)
 
 
-def dynamask_by_loop(model, x, target, config, blur=blur_of_sample):
-    """The mask of one series (T, D), with torch's own SGD."""
+def dynamask_by_loop(model, x, target, config, blur=blur_of_sample, delete=False):
+    """The mask of one series (T, D), with torch's own SGD; in the deletion game the mask marks what is blurred."""
     mask = torch.full_like(x, 0.5, requires_grad=True)
     optimiser = torch.optim.SGD([mask], lr=config.lr, momentum=config.momentum)
     wanted = torch.zeros(x.numel(), device=x.device)
@@ -40,9 +40,9 @@ def dynamask_by_loop(model, x, target, config, blur=blur_of_sample):
     weight = config.size_weight
     for _ in range(config.steps):
         optimiser.zero_grad()
-        logits = model(blur(x, mask, config.sigma_max[0])[None])
+        logits = model(blur(x, 1 - mask if delete else mask, config.sigma_max[0])[None])
         ordered = mask.flatten().sort(descending=True, stable=True).values
-        loss = F.cross_entropy(logits, target[None]) + weight * ((ordered - wanted) ** 2).mean()
+        loss = (-1 if delete else 1) * F.cross_entropy(logits, target[None]) + weight * ((ordered - wanted) ** 2).mean()
         if config.time_weight:
             loss = loss + config.time_weight * (mask[1:] - mask[:-1]).abs().mean()
         loss.backward()

@@ -14,6 +14,7 @@ QUICK = {"epochs": 1, "pretrain_epochs": 1, "batch_size": 12}
 """Fits are not what is counted."""
 SMALL = {
     "timex": {"n_landmarks": 5, "smoothing": 0},
+    "dynamask_deletion": {"keep_ratio": (0.1,), "size_growth": (1e3,), "sigma_max": (2.0,)},
     "timex_plus": {"n_landmarks": 5},
     "dynamask": {"keep_ratio": (0.1,), "size_growth": (1e3,), "sigma_max": (2.0,)},
 }

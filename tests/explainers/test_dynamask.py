@@ -9,7 +9,7 @@ import torch
 from loops import blur_by_loop, blur_of_sample, dynamask_by_loop
 from torch import nn
 
-from timex.explainers import Dynamask, DynamaskConfig
+from timex.explainers import Dynamask, DynamaskConfig, DynamaskDeletion
 from timex.explainers.dynamask import Blur, Choice, size_regulator, size_target
 from timex.reference import CNN, LSTM, Transformer
 
@@ -51,6 +51,16 @@ def test_a_chunk_is_the_loop_over_its_samples(name, time_weight):
         mask = dynamask_by_loop(model, torch.as_tensor(x[i]), torch.tensor(e.prediction[i]), config)
         np.testing.assert_allclose(e.attribution[i], mask, atol=2e-4)
     assert e.attribution.std() > 0.05
+
+
+def test_deletion_masks_are_those_of_a_loop():
+    model, x = model_of(MODELS["cnn"]), series()
+    explainer = DynamaskDeletion(model, ONE, device="cpu")
+    e = explainer.explain(x)
+    for i in range(N):
+        mask = dynamask_by_loop(model, torch.as_tensor(x[i]), torch.tensor(e.prediction[i]), ONE, delete=True)
+        np.testing.assert_allclose(e.attribution[i], mask, atol=2e-4)
+    assert explainer.report.error_last > explainer.report.error_first > 0
 
 
 def test_blur_is_the_gaussian_mean_of_every_cell():

@@ -22,6 +22,7 @@ N, T, D, C = 32, 7, 2, 3
 SMALL = {
     "timex": TimeXConfig(epochs=2, batch_size=8),
     "dynamask": DynamaskConfig(steps=2),
+    "dynamask_deletion": DynamaskConfig(steps=2),
     "winit": WinITConfig(epochs=1, draws=2, window=2),
     "cortx": CoRTXConfig(epochs=1),
     "sgt_grad": SGTConfig(epochs=1),

@@ -8,7 +8,7 @@ from timex.explainers.drawn_occlusion import (
     FeaturePermutation,
     FeaturePermutationConfig,
 )
-from timex.explainers.dynamask import Dynamask, DynamaskConfig
+from timex.explainers.dynamask import Dynamask, DynamaskConfig, DynamaskDeletion
 from timex.explainers.gradients import (
     DeepLift,
     GradientXInput,
@@ -33,6 +33,7 @@ from timex.explainers.shapelets import Shapelets, ShapeletsConfig
 from timex.explainers.shapley import ShapleySampling, ShapleySamplingConfig
 from timex.explainers.smoothed_gradients import Gradients, GradientsConfig
 from timex.explainers.step_gradients import SequentialIG, StepGradientsConfig, TemporalIG
+from timex.explainers.timeshap import TimeShap, TimeShapConfig
 from timex.explainers.winit import WinIT, WinITConfig
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "DeepLift",
     "Dynamask",
     "DynamaskConfig",
+    "DynamaskDeletion",
     "ExtremalMask",
     "ExtremalMaskConfig",
     "FeaturePermutation",
@@ -78,6 +80,8 @@ __all__ = [
     "SmoothGradConfig",
     "StepGradientsConfig",
     "TemporalIG",
+    "TimeShap",
+    "TimeShapConfig",
     "Timing",
     "TimingConfig",
     "WinIT",

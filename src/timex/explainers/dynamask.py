@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -125,6 +125,8 @@ class Dynamask(Explainer[Tuned]):
     config: DynamaskConfig
     needs_fit = True
     needs_gradients = True
+    game: ClassVar[int] = 1
+    """1 to keep the prediction, -1 to lose it."""
     report: DynamaskReport | None = None
     """Of the latest `explain`."""
 
@@ -194,17 +196,21 @@ class Dynamask(Explainer[Tuned]):
 
     def _terms(self, mask: Tensor, batch: Batch, blur: Blur, seen: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Per sample: cross-entropy, size regulator, and whether the explained class is predicted, each (B,)."""
-        logits = self.logits(blur(mask), batch.times, batch.observed)
-        error = F.cross_entropy(logits, batch.target, reduction="none")
+        logits = self.logits(blur(self._left(mask)), batch.times, batch.observed)
+        error = self.game * F.cross_entropy(logits, batch.target, reduction="none")
         return error, size_regulator(mask, seen, target), (logits.argmax(-1) == batch.target).float()
+
+    def _left(self, mask: Tensor) -> Tensor:
+        """How far each cell keeps its own value under a mask, (B, T, D): the mask itself, as it preserves what it marks."""
+        return mask
 
     def _summary(self, figures: Tensor) -> DynamaskReport:
         still, first, last, size, loss, kept = figures.mean(0).tolist()
         return DynamaskReport(
             chosen=self.chosen or self._first(),
             still=still,
-            error_first=first,
-            error_last=last,
+            error_first=self.game * first,
+            error_last=self.game * last,
             size_last=size,
             loss_last=loss,
             preserved=kept,
@@ -247,6 +253,22 @@ class Dynamask(Explainer[Tuned]):
                 total += float((1 - probability.gather(2, labels)).sum())
                 count += labels.numel()
         return total / count
+
+
+class DynamaskDeletion(Dynamask):
+    """Masks of few cells whose blurring changes the prediction: Dynamask's deletion game (Crabbé & van der Schaar, 2021).
+
+    A mask in [0, 1] maximises the cross-entropy to the explained class of the series whose cells are blurred by Gaussians of
+    width sigma_max * mask, less the area loss: the squared distance of the sorted mask from the step that marks exactly
+    `keep_ratio` of the cells. Everything else is as in `Dynamask`; `report.preserved` is the share of samples whose class
+    survives the blurring. Where evidence is redundant, preservation needs a part of it, and deletion has to mark all of it.
+    """
+
+    name = "dynamask_deletion"
+    game = -1
+
+    def _left(self, mask: Tensor) -> Tensor:
+        return 1 - mask
 
 
 class Blur:
