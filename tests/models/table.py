@@ -7,8 +7,8 @@ import time
 import warnings
 
 import numpy as np
-from cases import CASES, case
 from packages import Case
+from user_models import CASES, case
 
 from timex import TimeX
 from timex.metrics import truth_scores

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from cases import CASES, case
 from table import auprc
+from user_models import CASES, case
 
 from timex import TimeX, TimeXConfig
 
