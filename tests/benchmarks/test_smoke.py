@@ -152,6 +152,14 @@ def test_kills(measured):
         assert row["finished"] == row["equal"] >= 1
 
 
+@pytest.mark.slow
+def test_streams(measured):
+    rows = measured("streams", "memory")["rows"]
+    assert [(row["windows"], row["samples"], row["parts"]) for row in rows] == [(300, 300, 1), (600, 600, 1)]
+    (row, _) = measured("streams", "speed")["rows"]
+    assert set(row["throughput"]) == {"file", "array"}
+
+
 def test_baselines_speed(measured):
     rows = measured("baselines", "speed", "--data", "freqshapes")["rows"]
     assert [row["method"] for row in rows] == ["dynamask", "ig", "winit"]

@@ -62,7 +62,7 @@ def explain(
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the parts that a stopped run left.")] = False,
     engine: Annotated[
-        Engine, typer.Option(help="local, or ray: the chunks of the data are spread over a Ray cluster.")
+        Engine, typer.Option(help="local, or ray: the chunks are spread over a Ray cluster, whose nodes share a disk.")
     ] = "local",
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; by default a local one is started.")] = None,
     fold: Fold = 0,
@@ -80,7 +80,7 @@ def explain(
     """
     from timex.cli.inputs import chosen_series, explained_series, opened_series, warn_of_missing_cells
     from timex.cli.models import open_explainer
-    from timex.cli.streaming import begin, check_longest, explainer_hash, opened, parts_of
+    from timex.cli.streaming import begin, check_longest, explainer_hash, opened, parts_of, spread
     from timex.io.explanations import write_explanation
     from timex.io.sources import SeriesSource, Source
     from timex.records import Explanation
@@ -127,9 +127,10 @@ def explain(
         parts=parts,
     )
     started = time.perf_counter()
-    first, kept, totals = _explained(
-        job, opened(lambda: fitted, method, known_series), as_json, keep=parts is None and bool(out)
-    )
+    by = opened(lambda: fitted, method, known_series)
+    if engine == "ray":
+        spread(job, by, address)
+    first, kept, totals = _explained(job, by, as_json, keep=parts is None and bool(out))
     if len(source.chunks) > 1:
         check_longest(job, totals)
     if out is not None and parts is None:

@@ -22,7 +22,7 @@ from timex.cli.adaptation import (
 from timex.cli.console import console
 from timex.cli.files import check_folder, keep
 from timex.cli.options import Device, Fold, MaxBytes, Out, device_of
-from timex.cli.resuming import KeepPartial, Resume, checkpoint_of
+from timex.cli.resuming import KeepPartial, Resume, shared_checkpoint_of
 from timex.method.config import TimeXConfig
 
 if TYPE_CHECKING:
@@ -76,10 +76,13 @@ def fit(
     The factory may return a torch module, an estimator with predict_proba or predict, or a function. The series need no labels.
     The best series are those that the model was trained on. Checkpoints of every epoch stand beside --out until the fit is
     done; after a stop, the same command with --resume goes on from them.
+
+    `torchrun --nproc-per-node N -m timex fit ...` fits with N processes: each takes its rows of every batch.
     """
     from timex import TimeX
     from timex.cli.inputs import training_series, warn_of_missing
     from timex.cli.models import REFERENCE, Source, load_model
+    from timex.engine import processes
     from timex.io.folder import read_folder, write_folder
     from timex.reference.base import ReferenceModel
 
@@ -102,18 +105,21 @@ def fit(
     arch = module.arch if isinstance(module, ReferenceModel) else ""
     config = settings(preset, data, arch, given, assignments or ())
     train, validation = training_series(data, val, fold, max_bytes)
-    explainer = TimeX(module, embedding, config, device=device_of(device), **how)
     warn_of_missing(module, train)
+    with processes(device_of(device)) as own_device:
+        explainer = TimeX(module, embedding, config, device=own_device, **how)
 
-    def write(folder: Path) -> None:
-        explainer.save(folder)
-        if copied is not None:
-            write_folder(folder / REFERENCE, REFERENCE, *copied)
-        Source(model).write(folder)
+        def write(folder: Path) -> None:
+            explainer.save(folder)
+            if copied is not None:
+                write_folder(folder / REFERENCE, REFERENCE, *copied)
+            Source(model).write(folder)
 
-    with checkpoint_of(out, resume, keep_partial) as checkpoint:
-        explainer.fit(train, x_val=validation, checkpoint=checkpoint)
-        written = keep(out, write)
+        with shared_checkpoint_of(out, resume, keep_partial) as (checkpoint, first):
+            explainer.fit(train, x_val=validation, progress=first, checkpoint=checkpoint)
+            written = keep(out, write) if first else out
+    if not first:
+        return
     fitted = explainer.fitted
     agree = fitted.quality.agreement
     surrogate = "" if agree is None else f"the surrogate agrees with the model on {agree:.1%} of the training samples. "

@@ -38,7 +38,7 @@ def explained_series(data: str, fold: int, names: Names, max_bytes: int | None) 
 
 def opened_series(data: str, fold: int, names: Names, max_bytes: int | None) -> tuple[Source, dict[str, Any]]:
     """The series to explain in chunks, and what tells them from others: from a file, a folder of files, or a data set."""
-    path = Path(data)
+    path = Path(data).absolute()  # workers on Ray have other current folders
     if path.is_dir() and data not in LOADERS:
         files = sorted(p for p in path.iterdir() if p.suffix.lower() in (".parquet", ".npz"))
         if not files:

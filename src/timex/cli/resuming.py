@@ -102,6 +102,28 @@ def _checkpoint_in(folder: Path, resume: bool, keep_partial: bool) -> Iterator[C
 
 
 @contextmanager
+def shared_checkpoint_of(out: Path, resume: bool, keep_partial: bool) -> Iterator[tuple[Checkpoint, bool]]:
+    """As `checkpoint_of`, and whether this is the process that writes: the first of those that `torchrun` started.
+
+    The first process takes up the checkpoints before the others read them, and all leave together.
+    """
+    from timex.engine import own_part, wait
+
+    part = own_part()
+    first = part.rank == 0
+    if part.size > 1 and keep_partial:
+        raise ValueError("Expected no --keep-partial under torchrun: only one of the processes would stop.")
+    if not first:
+        logging.getLogger().setLevel(logging.ERROR)  # the first one says it
+        wait()
+    with checkpoint_of(out, resume or not first, keep_partial) as checkpoint:
+        if first:
+            wait()
+        yield checkpoint, first
+        wait()
+
+
+@contextmanager
 def _first_interrupt(interrupted: threading.Event) -> Iterator[None]:
     """The first Ctrl-C sets the event; the next one interrupts as usual."""
 

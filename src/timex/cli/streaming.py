@@ -74,6 +74,20 @@ def results(
             yield chunk, *next(fresh)
 
 
+def spread(job: Job, explainer: Explainer[Any], address: str | None) -> None:
+    """Write the parts of a job on Ray."""
+    from timex.progress import counting_bar
+    from timex.scale.ray import explain_on_ray
+
+    if explainer.needs_fit and explainer.name != "timex":
+        raise ValueError(
+            f"Expected timex or a method without a fit with --engine ray, got {explainer.name}: every actor would fit."
+        )
+    n = sum(chunk.samples for chunk in job.source.chunks)
+    with counting_bar(f"explaining {n:,} series on Ray", total=n) as update, interruptible(job):
+        explain_on_ray(job, address, progress=update)
+
+
 def check_longest(job: Job, totals: Counter[str]) -> None:
     """Refuse series that are all shorter than those of the fit: padding each of them would hide a mistake."""
     if totals["longest"] < job.n_steps:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from timex.engine.parallel import WHOLE, Part
 from timex.engine.stacking import stacking
 
 _MIX_1 = -4658895280553007687  # odd multipliers of a 64-bit finaliser
@@ -31,9 +32,11 @@ class Noise:
     Args:
         key: The stream, an int64 scalar.
         pool: Words to draw in advance, for one long draw is faster than many short ones; the numbers are the same.
+        part: The place of this process among those that share a batch: it gets its rows of the numbers of the whole batch.
     """
 
-    def __init__(self, key: Tensor, pool: int = 0) -> None:
+    def __init__(self, key: Tensor, pool: int = 0, part: Part = WHOLE) -> None:
+        self.part = part
         self.base = mix(key)
         self.used = 0
         self._words = self._draw(0, pool) if pool else None
@@ -47,8 +50,21 @@ class Noise:
         start, self.used = self.used, self.used + n
         return start, self._words is not None and self.used <= len(self._words)
 
+    def of_all(self) -> Noise:
+        """The same stream, from here on for rows that were gathered from all processes."""
+        self.part = WHOLE
+        return self
+
     def uniform(self, *shape: int) -> Tensor:
         """Uniform on (0, 1), 23 bits so that float32 holds every value and never rounds to exactly 0 or 1."""
+        if self.part.size > 1:
+            return self._rows(self._uniform(self.part.size * shape[0], *shape[1:]))
+        return self._uniform(*shape)
+
+    def _rows(self, values: Tensor) -> Tensor:
+        return values[self.part.rows(len(values))]
+
+    def _uniform(self, *shape: int) -> Tensor:
         n = math.prod(shape)
         start, drawn = self._take(m := (n + 1) // 2)
         words = self._words[start : start + m] if drawn and self._words is not None else self._draw(start, m)
@@ -60,6 +76,11 @@ class Noise:
 
         Dropout is the hot path, so one 64-bit word serves eight elements, a byte each.
         """
+        if self.part.size > 1:
+            return self._rows(self._keep((self.part.size * shape[0], *shape[1:]), rate))
+        return self._keep(shape, rate)
+
+    def _keep(self, shape: Sequence[int], rate: float) -> Tensor:
         n = math.prod(shape)
         start, drawn = self._take(m := (n + 7) // 8)
         bytes_ = self._octets[8 * start :] if drawn and self._octets is not None else octets(self._draw(start, m))

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from timex.engine.noise import Noise, mix
+from timex.engine.parallel import WHOLE, averaged, expect_equal, own_part, sharded
 from timex.engine.program import Fault, Member, Program, Progress, Schedule, Tensors, Trained
 from timex.engine.stacking import stacked
 from timex.engine.state import History, Keeper, found_fault, restored, state_of
@@ -138,6 +139,9 @@ class _Run:
         self.n = next(iter(members[0].train.values())).shape[0]
         self.batch = min(schedule.batch_size, self.n)
         self.steps = -(-self.n // self.batch)
+        self.part = own_part()
+        if self.part.size > 1:
+            self._check_shared()
 
         self.lr = torch.tensor([m.lr for m in members], device=device)
         self.weight_decay = torch.tensor([m.weight_decay for m in members], device=device)
@@ -158,14 +162,15 @@ class _Run:
 
         self._loss = self._stacked(program.loss, compile)
         self._criterion = self._stacked(program.criterion, compile=False)
-        self.capture = capture
+        self.capture = capture and self.part.size == 1
 
     def _stacked(self, function: Callable[..., Tensors], compile: bool) -> Callable[..., Tensors]:
         """`function` for all members at once: its vmap for several, itself for a single one."""
         words = [0]
+        part = self.part if function == self.program.loss else WHOLE  # every process validates on all series
 
         def member(params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, key: Tensor) -> Tensors:
-            noise = Noise(key, 0 if compile else words[0])
+            noise = Noise(key, 0 if compile else words[0], part)
             out = function(params, frozen, batch, hyper, noise)
             words[0] = noise.used  # the next step needs as many
             return out
@@ -191,16 +196,37 @@ class _Run:
         terms = self.terms(self.count)
         gradients = torch.autograd.grad(terms["loss"].sum(), list(self.params.values()), materialize_grads=True)
         with torch.no_grad():
+            gradient = torch.cat([g.reshape(len(self.flat), -1) for g in gradients], dim=1)
+            if self.part.size > 1:
+                terms, gradient = self._averaged(terms, gradient)
             self.fault.copy_(torch.where((self.fault < 0) & ~terms["loss"].isfinite(), self.count, self.fault))
-            self._adamw(torch.cat([g.reshape(len(self.flat), -1) for g in gradients], dim=1))
+            self._adamw(gradient)
             for name, value in terms.items():
                 self.totals[name] = self.totals[name].add_(value) if name in self.totals else value.clone()
 
     def terms(self, count: Tensor) -> Tensors:
         """The terms of every member's loss in the step `count` of the current epoch, (K,) each."""
         index = self.order[:, self.positions(count)]  # (K, B)
+        index = index[:, self.part.rows(index.shape[1])]
         batch = {name: value[self.source, index] for name, value in self.data.items()}
-        return self._loss(self.params, self.frozen, batch, self.hyper, mix(self.seeds + count))
+        with sharded(self.part):
+            return self._loss(self.params, self.frozen, batch, self.hyper, mix(self.seeds + count))
+
+    def _check_shared(self) -> None:
+        """Refuse what several processes cannot share."""
+        if len(self.members) > 1:
+            raise ValueError(f"Expected one training with several processes, got {len(self.members)}: fit them one by one.")
+        if self.batch % self.part.size:
+            raise ValueError(
+                f"Expected batches that {self.part.size} processes can share evenly, got {self.batch} samples: choose a "
+                "batch_size that is a multiple, or another number of processes."
+            )
+
+    def _averaged(self, terms: Tensors, gradient: Tensor) -> tuple[Tensors, Tensor]:
+        """Terms and gradient averaged over the processes, in one message."""
+        values = torch.stack([value.detach() for value in terms.values()], dim=1)  # (1, terms)
+        both = averaged(torch.cat([values.to(gradient.dtype), gradient], dim=1), self.part)
+        return dict(zip(terms, both[:, : len(terms)].unbind(1), strict=True)), both[:, len(terms) :]
 
     def positions(self, count: Tensor) -> Tensor:
         """The places in `order` of the samples of a step, (B,)."""
@@ -270,6 +296,7 @@ class _Run:
             self._shuffle(0)
             step = self._captured()
             history = restored(self, None if keeper is None else keeper.last())
+            expect_equal(history.epoch, "epoch of the checkpoints", self.part, self.device)
             while history.epoch < self.schedule.epochs and not history.done:
                 started = time.perf_counter()
                 if not self._epoch(step, history, keeper):
@@ -277,7 +304,7 @@ class _Run:
                     break
                 faults = [fault or found_fault(self, k) for k, fault in enumerate(faults)]
                 history = self._recorded(history, started, on_epoch)
-                if keeper is not None:
+                if keeper is not None and self.part.rank == 0:
                     keeper.keep(history.epoch, state_of(self, history))
         outcomes = (v.cpu().tolist() for v in (self.best_value, self.best_epoch, self.skipped))
         return [
@@ -327,6 +354,8 @@ class _Run:
     def _validate(self, epoch: int) -> Tensors:
         """Score the members, keep the weights of those that improved, adapt learning rates. Stays on the device."""
         scores = self._criterion(self.params, self.frozen, self.val, self.hyper, mix(self.seeds))
+        if self.part.size > 1:  # so that all processes select the same epoch
+            scores = {name: averaged(value.clone(), self.part) for name, value in scores.items()}
         if any(self.params[name].data_ptr() != view.data_ptr() for name, view in self._views(self.flat).items()):
             raise RuntimeError(MOVED)
         value = scores["criterion"]

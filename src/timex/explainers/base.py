@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, P
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from timex.checks import check_labels, checked_device
 from timex.engine import Checkpoint, Noise, Tensors, mix
-from timex.explainers.splitting import labelled, split
+from timex.explainers.splitting import labelled, parts_of, some_of, split
 from timex.explainers.target import RUNNER_UP, about, contrasted, runner_up, target_indices
-from timex.io.pieces import pieces_of
+from timex.io.pieces import holds_more, pieces_of
 from timex.io.sources import with_steps
+from timex.io.stored import Stored
 from timex.records import Explanation, Series, as_series, to_tensor
 from timex.reference.adapt import adapt, model_hash, tried
 from timex.reference.adaptation import Adaptation, How, Target
@@ -144,7 +145,8 @@ class Explainer(ABC, Generic[F]):
         """Learn what the method needs before it can explain. A method that needs no fit does nothing.
 
         Args:
-            x: Training series, (N, T, D), or a `Series`: best those the model was trained on.
+            x: Training series, (N, T, D), or a `Series`: best those the model was trained on. Or what holds more than memory
+                does, as `explain_stream` takes it: the fit then reads the series that it uses, and no others.
             y: Labels, (N,), for methods that can use them; the model's own predictions serve otherwise.
             x_val: Series to select by; without it a tenth of x is held out.
             times: Times of the steps of x, (N, T), for irregular sampling, in any unit.
@@ -161,14 +163,43 @@ class Explainer(ABC, Generic[F]):
         if checkpoint is not None and not self.keeps_checkpoints:
             raise ValueError(f"{type(self).__name__} keeps no checkpoints: leave out checkpoint=.")
         if self.needs_fit:
+            places = None
+            if holds_more(x) and times is None and observed is None:
+                x, x_val, y, places = self._drawn(x, x_val, y)
             train = labelled(self._accepted(as_series(x, times, observed)), y)
             val = None if x_val is None else self._accepted(as_series(x_val, times_val, observed_val))
             self._try_model(train, scale_numbers=True)
             more: dict[str, Any] = {}
             if checkpoint is not None:
                 more["checkpoint"] = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-            self.fitted_ = self._fit(train, val, progress, **more)
+            fitted = self._fit(train, val, progress, **more)
+            self.fitted_ = fitted if places is None else self._placed(fitted, places)
         return self
+
+    def _drawn(self, x: Any, x_val: Any, y: Any) -> tuple[Series, Any, Any, NDArray[np.int64]]:
+        """The series that a fit uses of those that are stored: to train and to validate on, labels, and the former's indices.
+
+        They are those that the fit would use of the same series in memory.
+        """
+        seed, (most, most_val) = getattr(self.config, "seed", 0), self._limits()
+        with Stored(x) as stored:
+            if x_val is None:
+                kept, held = parts_of(len(stored), seed, most_val)
+                kept, val = kept[some_of(len(kept), most, seed)], stored.take(held)
+            else:
+                kept, val = some_of(len(stored), most, seed), x_val
+                if holds_more(x_val):
+                    with Stored(x_val) as other:
+                        val = other.take(some_of(len(other), most_val, seed))
+            return stored.take(kept), val, None if y is None else np.asarray(y)[kept], kept
+
+    def _limits(self) -> tuple[int | None, int]:
+        """How many series a fit trains on at most, and how many it validates on."""
+        return None, MAX_VAL
+
+    def _placed(self, fitted: F, places: NDArray[np.int64]) -> F:
+        """What a fit learned from series drawn at some places, with indices of all series in place of those of the drawn."""
+        return fitted
 
     def _fit(self, train: Series, val: Series | None, progress: bool) -> F:
         """Learn from series; the frozen record that is returned becomes `fitted_`. `split` holds out data if val is None."""
@@ -190,7 +221,7 @@ class Explainer(ABC, Generic[F]):
         """Explain the predicted class, or `target`, of every sample; the same samples give the same scores.
 
         Args:
-            x: Series, (N, T, D), or a `Series`; (T, D) counts as one sample.
+            x: Series, (N, T, D), or a `Series`; (T, D) counts as one sample. What `explain_stream` takes is read into memory.
             target: A class for all samples or one per sample, by index or name, or "runner-up" for each sample's second most
                 probable class; by default the predicted class.
             times: Times of the steps, (N, T).
@@ -199,6 +230,8 @@ class Explainer(ABC, Generic[F]):
                 and answer "why the target and not this class?".
             chunk: Samples on the device at once; by default as many as fit comfortably. It does not change the scores.
         """
+        if holds_more(x) and times is None and observed is None:
+            x = Series.joined(list(pieces_of(x, None, *self._file_names())))
         return self.explain_part(as_series(x, times, observed), 0, target, contrast, chunk)
 
     @final

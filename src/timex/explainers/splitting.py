@@ -13,6 +13,8 @@ from torch import Tensor
 
 from timex.records import Series
 
+Indices = NDArray[np.int64]
+
 VAL_SHARE = 0.1
 """Share of the training data held out for selection when no validation data is given."""
 
@@ -31,16 +33,27 @@ def split(train: Series, val: Series | None, seed: int, most: int) -> tuple[Seri
         if val.shape[1:] != train.shape[1:]:
             raise ValueError(f"Expected x_val with (T, D) = {train.shape[1:]}, got {val.shape[1:]}.")
         return train, _sample(val, most, seed), np.arange(len(train))
-    n_val = max(2, round(VAL_SHARE * len(train)))
-    if len(train) - n_val < 2:
-        raise ValueError(f"Expected at least 4 samples to fit and validate on, got {len(train)}: pass more, or x_val=.")
-    order = np.random.default_rng(seed).permutation(len(train))
+    kept, held = parts_of(len(train), seed, most)
+    return train.take(kept), train.take(held), kept
+
+
+def parts_of(n: int, seed: int, most: int) -> tuple[Indices, Indices]:
+    """The indices of the series to train on among n, and of those to validate on: at most `most` of a random tenth."""
+    n_val = max(2, round(VAL_SHARE * n))
+    if n - n_val < 2:
+        raise ValueError(f"Expected at least 4 samples to fit and validate on, got {n}: pass more, or x_val=.")
+    order = np.random.default_rng(seed).permutation(n)
     held, kept = np.sort(order[:n_val]), np.sort(order[n_val:])
-    return train.take(kept), _sample(train.take(held), most, seed), kept
+    return kept, held[some_of(len(held), most, seed)]
+
+
+def some_of(n: int, most: int | None, seed: int) -> Indices:
+    """The indices of at most `most` of n series, at random and in order; of all by None."""
+    if most is None or n <= most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).permutation(n)[:most])
 
 
 def _sample(series: Series, most: int, seed: int) -> Series:
     """At most `most` random series, in their order."""
-    if len(series) <= most:
-        return series
-    return series.take(np.sort(np.random.default_rng(seed).permutation(len(series))[:most]))
+    return series if len(series) <= most else series.take(some_of(len(series), most, seed))

@@ -70,6 +70,19 @@ def pieces_of(
     )
 
 
+def holds_more(data: Any) -> bool:
+    """Whether data is no array in memory, but something that `pieces_of` reads piece by piece.
+
+    >>> holds_more(np.zeros((3, 5, 1))), holds_more("windows.parquet"), holds_more(iter([np.zeros((3, 5, 1))]))
+    (False, True, True)
+    """
+    if isinstance(data, np.memmap | str | Path) or hasattr(data, "to_batches"):
+        return True
+    if isinstance(data, Series | np.ndarray | Tensor | Sequence | Mapping) or hasattr(data, "__array_interface__"):
+        return False
+    return isinstance(data, Iterable) or (hasattr(data, "__getitem__") and not hasattr(data, "columns"))
+
+
 def sliced_shape(data: Any) -> tuple[int, ...] | None:
     """The shape of an array, or of anything with shape and slices; None for other data."""
     shape = getattr(data, "shape", None)

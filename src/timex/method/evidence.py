@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from timex.engine import Noise, Tensors
+from timex.engine import Noise, Tensors, gathered
 from timex.method import losses
 from timex.method.config import TimeXConfig
 from timex.method.masking import bernoulli_straight_through, filled
@@ -158,6 +158,7 @@ class SurrogateObjective:
         arguments = (x_m, times, observed, attended, noise)
         with beside(batch):
             z_e, logits_e = functional_call(self.model.surrogate, params, arguments, tie_weights=not self.stackable)
-        mbc, lc = losses.mbc(batch["z"], z_e), self.label(batch["logits"], logits_e)
-        agree = (logits_e.argmax(-1) == batch["logits"].argmax(-1)).float().mean()
+        z, z_e, logits, logits_e = map(gathered, (batch["z"], z_e, batch["logits"], logits_e))
+        mbc, lc = losses.mbc(z, z_e), self.label(logits, logits_e)
+        agree = (logits_e.argmax(-1) == logits.argmax(-1)).float().mean()
         return {"loss": mbc + lc, "mbc": mbc, "lc": lc, "agreement": agree}

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
+import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from timex.checks import check_scaling
@@ -26,7 +27,7 @@ from timex.method.explain import chunk_size, explain_batch
 from timex.method.fit import Fitted, fit_all
 from timex.method.landmarks import Landmarks
 from timex.method.resume import expect_same_fit
-from timex.method.task import Names
+from timex.method.task import MAX_VAL, Names
 from timex.metrics.familiarity import LEAST, unfamiliar
 from timex.records import Series
 from timex.reference.adapt import adapt, model_of, readapted, tried
@@ -161,6 +162,13 @@ class TimeX(Explainer[Fitted]):
 
     def _chunk(self, shape: tuple[int, ...]) -> int:
         return chunk_size(shape[-2])
+
+    def _limits(self) -> tuple[int | None, int]:
+        return self.config.training.max_series, MAX_VAL
+
+    def _placed(self, fitted: Fitted, places: NDArray[np.int64]) -> Fitted:
+        landmarks = fitted.landmarks
+        return dataclasses.replace(fitted, landmarks=dataclasses.replace(landmarks, nearest=places[landmarks.nearest]))
 
     def _file_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.fitted.names.classes, self.fitted.names.channels

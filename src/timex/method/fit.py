@@ -99,6 +99,8 @@ def train(tasks: Sequence[Task], progress: bool = True, options: dict[str, Any] 
     groups: dict[tuple[Any, ...], list[int]] = {}
     for i, task in enumerate(tasks):
         groups.setdefault(task.program if task.model.encoder.stackable else (i,), []).append(i)
+    if engine.own_part().size > 1 and any(task.config.objective == "instance" for task in tasks):
+        raise ValueError("Expected the objective evidence or paper with several processes, got instance: fit in one process.")
     for indices in groups.values():
         train_group = train_together if tasks[indices[0]].config.objective == "paper" else train_masks_first
         for i, fitted in zip(indices, train_group([tasks[i] for i in indices], progress, options or {}), strict=True):

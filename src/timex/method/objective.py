@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from timex.engine import Noise, Tensors
+from timex.engine import Noise, Tensors, gathered
 from timex.method import losses
 from timex.method.config import TimeXConfig
 from timex.method.landmarks import assimilate
@@ -122,6 +122,9 @@ class Objective:
         if self.frozen_dropout:
             batch = {**batch, **self._with_dropout(frozen, batch, noise)}
         out = self._surrogate(params, frozen, batch, hyper, noise, noise)
+        out = out._replace(**{name: gathered(value) for name, value in out._asdict().items()})
+        batch = {name: gathered(batch[name]) for name in ("z", "logits", "observed") if name in batch}
+        noise = noise.of_all()
         mbc = self.consistency.train(batch["z"], out.z_e, noise)
         lc = self.label(batch["logits"], out.logits_e)
         l_m, l_con = self._explanation(out.p, hyper["r"], batch.get("observed"))

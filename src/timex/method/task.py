@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from timex import engine
 from timex.checks import warn_caller
 from timex.engine import Tensors
-from timex.explainers.splitting import split
+from timex.explainers.splitting import some_of, split
 from timex.method.config import TimeXConfig
 from timex.method.landmarks import stratified_start
 from timex.method.model import TimeXModel
@@ -161,10 +161,9 @@ def _fill(config: TimeXConfig, frozen: FrozenModel, val: Series, outputs: Tensor
 
 def _at_most(train: Series, kept: NDArray[np.int64], config: TimeXConfig) -> tuple[Series, NDArray[np.int64]]:
     """At most `training.max_series` random training series, in their order, and their indices."""
-    most = config.training.max_series
-    if most is None or len(train) <= most:
+    if config.training.max_series is None or len(train) <= config.training.max_series:
         return train, kept
-    chosen = np.sort(np.random.default_rng(config.seed).permutation(len(train))[:most])
+    chosen = some_of(len(train), config.training.max_series, config.seed)
     return train.take(chosen), kept[chosen]
 
 
