@@ -84,8 +84,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def measured(method: str, model: nn.Module, data: Dataset, arguments: Any) -> dict[str, Any]:
     """Scores of one method with 95 % intervals over the test series, and what it costs."""
     train, test = few(data.train, arguments.fit), few(data.test, arguments.test)
-    explainer = EXPLAINERS[method](model, config=settings(method, len(train), arguments.smoke), device=arguments.device)
+    config = settings(method, len(train), arguments.smoke)
     try:
+        explainer = EXPLAINERS[method](model, config=config, device=arguments.device)
         fit_seconds, _ = timed(lambda: explainer.fit(train, x_val=few(data.val, 256), progress=False), arguments.device)
         seconds, e = timed(lambda: explainer.explain(test), arguments.device)
     except (ValueError, RuntimeError) as error:

@@ -78,7 +78,10 @@ CONFIGS = {
 """Quick settings for those that have any."""
 FITTED = [name for name, explainer in EXPLAINERS.items() if explainer.needs_fit]
 TARGETED = [name for name, explainer in EXPLAINERS.items() if explainer.takes_target]
-FOR_ANY_MODULE = [name for name, explainer in EXPLAINERS.items() if not explainer.needs_embedding]
+FOR_ANY_MODEL = [name for name, explainer in EXPLAINERS.items() if not explainer.only_for]
+FOR_ANY_MODULE = [name for name in FOR_ANY_MODEL if not EXPLAINERS[name].needs_embedding]
+LAYERS = {"": tuple(REFERENCES), "convolutions": ("cnn",), "attention": ("transformer", "transformer_residual")}
+SUITED = [(name, arch) for name, explainer in EXPLAINERS.items() for arch in LAYERS[explainer.only_for]]
 
 
 def series(n, t, d, seed=0):
@@ -102,8 +105,7 @@ def never(module, inputs, output):
     raise AssertionError("a hook of the user's model was called")
 
 
-@pytest.mark.parametrize("arch", REFERENCES)
-@pytest.mark.parametrize("name", EXPLAINERS)
+@pytest.mark.parametrize(("name", "arch"), SUITED)
 def test_every_explainer_keeps_the_contract(name, arch):
     model, t, d = reference(arch)
     model.train()  # a user may hand it in so
@@ -119,7 +121,7 @@ def test_registered_under_its_own_name(name):
     assert EXPLAINERS[name].name == name
 
 
-@pytest.mark.parametrize("name", [name for name, explainer in EXPLAINERS.items() if not explainer.signed])
+@pytest.mark.parametrize("name", [name for name in FOR_ANY_MODEL if not EXPLAINERS[name].signed])
 def test_unsigned_scores_are_not_negative(name):
     model, t, d = reference("cnn")
     scores = made(name, model).fit(series(N, t, d), progress=False).explain(series(7, t, d, seed=1)).attribution
@@ -127,7 +129,7 @@ def test_unsigned_scores_are_not_negative(name):
     assert len(np.unique(scores)) > (t // 2 - 1 if name == "centre" else 20)
 
 
-@pytest.mark.parametrize("name", EXPLAINERS)
+@pytest.mark.parametrize("name", FOR_ANY_MODEL)
 def test_tensors_views_and_read_only_arrays_are_as_good(name):
     model, t, d = reference("transformer")
     explainer, x = made(name, model).fit(series(N, t, d), progress=False), series(7, t, d)
@@ -159,7 +161,7 @@ class Foreign(nn.Module):
 
 
 @pytest.mark.parametrize("d", [1, 2])
-@pytest.mark.parametrize("name", EXPLAINERS)
+@pytest.mark.parametrize("name", FOR_ANY_MODEL)
 def test_every_explainer_keeps_the_contract_with_a_foreign_module(name, d):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(2)

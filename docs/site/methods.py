@@ -9,7 +9,7 @@ from timex.explainers.base import Explainer
 from timex.registry import EXPLAINERS
 
 PAGE = Path(__file__).parents[1] / "methods.md"
-COLUMNS = ("name", "class", "what it is", "fit", "gradients", "signed", "any class", "numbers", "calls")
+COLUMNS = ("name", "class", "what it is", "fit", "gradients", "signed", "any class", "numbers", "models", "calls")
 
 
 def methods_table() -> str:
@@ -29,7 +29,7 @@ def facts(explainer: type[Explainer[Any]]) -> tuple[str, ...]:
     """What the class attributes say."""
     cost = f"`{explainer.cost}`" if explainer.cost else "?"
     yes = (explainer.needs_fit, explainer.needs_gradients, explainer.signed, explainer.takes_target)
-    return (*("yes" if value else "no" for value in yes), explainer.numbers, cost)
+    return (*("yes" if value else "no" for value in yes), explainer.numbers, explainer.only_for or "all", cost)
 
 
 def updated(text: str) -> str:

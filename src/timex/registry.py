@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from timex.data import LOADERS as DATASETS
 from timex.explainers import (
     Amplitude,
+    AttentionRollout,
     AugmentedOcclusion,
     Centre,
     ContraLSP,
@@ -23,6 +24,7 @@ from timex.explainers import (
     Gradients,
     GradientShap,
     GradientXInput,
+    GuidedGradCAM,
     IntegratedGradients,
     KernelShap,
     Lime,
@@ -61,6 +63,8 @@ EXPLAINERS: dict[str, type[Any]] = {
     "timing": Timing,
     "sequential_ig": SequentialIG,
     "temporal_ig": TemporalIG,
+    "guided_gradcam": GuidedGradCAM,
+    "attention_rollout": AttentionRollout,
     "occlusion": Occlusion,
     "augmented_occlusion": AugmentedOcclusion,
     "feature_permutation": FeaturePermutation,

@@ -27,7 +27,9 @@ SMALL = {
     "cortx": CoRTXConfig(epochs=1),
     "sgt_grad": SGTConfig(epochs=1),
 }
-MODELS = [name for name in EXPLAINERS if not name.startswith(("random", "amplitude", "centre"))]
+MODELS = [
+    name for name in EXPLAINERS if not name.startswith(("random", "amplitude", "centre")) and not EXPLAINERS[name].only_for
+]
 
 
 def pattern(observed):

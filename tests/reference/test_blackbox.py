@@ -251,7 +251,9 @@ def test_a_poor_student_is_noticed(monkeypatch):
         TimeX(lambda x: softmax(noise.normal(size=(len(x), 4))), config=QUICK).fit(X, progress=False)
 
 
-@pytest.mark.parametrize("name", [name for name, method in EXPLAINERS.items() if not method.needs_gradients])
+@pytest.mark.parametrize(
+    "name", [name for name, method in EXPLAINERS.items() if not (method.needs_gradients or method.only_for)]
+)
 def test_methods_without_gradients_take_a_black_box(name):
     options = {"winit": WinITConfig(epochs=1, window=2, draws=2), "cortx": CoRTXConfig(permutations=2, epochs=2)}
     explainer = EXPLAINERS[name](Counted(), config=options.get(name)).fit(X, progress=False)

@@ -18,6 +18,7 @@ from timex.explainers.gradients import (
     OcclusionConfig,
     Saliency,
 )
+from timex.explainers.layers import AttentionRollout, GuidedGradCAM
 from timex.explainers.learned_masks import ContraLSP, ContraLSPConfig, ExtremalMask, ExtremalMaskConfig
 from timex.explainers.random_gradients import (
     GradientShap,
@@ -38,6 +39,7 @@ from timex.explainers.winit import WinIT, WinITConfig
 
 __all__ = [
     "Amplitude",
+    "AttentionRollout",
     "AugmentedOcclusion",
     "AugmentedOcclusionConfig",
     "Centre",
@@ -58,6 +60,7 @@ __all__ = [
     "GradientXInput",
     "Gradients",
     "GradientsConfig",
+    "GuidedGradCAM",
     "IntegratedGradients",
     "IntegratedGradientsConfig",
     "KernelShap",

@@ -90,6 +90,7 @@ class Explainer(ABC, Generic[F]):
         needs_gradients: Whether the method differentiates through the model.
         needs_embedding: Whether the method needs the model's embedding z.
         numbers: How many numbers of a regression or forecast the method explains together: "all", "one", or "none".
+        only_for: The layers that a model must have: "convolutions", "attention" (our transformers), or empty for any model.
         takes_target: Whether a class other than the predicted one can be explained.
         keeps_checkpoints: Whether a fit can be resumed.
         accepts_missing: Whether series with unobserved cells and irregular times are accepted.
@@ -105,6 +106,7 @@ class Explainer(ABC, Generic[F]):
     needs_gradients: ClassVar[bool] = False
     needs_embedding: ClassVar[bool] = False
     numbers: ClassVar[Literal["all", "one", "none"]] = "one"
+    only_for: ClassVar[Literal["", "convolutions", "attention"]] = ""
     keeps_checkpoints: ClassVar[bool] = False
     takes_target: ClassVar[bool] = True
     accepts_missing: ClassVar[bool] = True

@@ -131,8 +131,9 @@ class IntegratedGradients(CaptumExplainer):
 class DeepLift(CaptumExplainer):
     """Differences from the zero series passed back through the layers (rescale rule; Shrikumar et al., 2017).
 
-    Captum applies the rule to activation *modules* (nn.ReLU and the like). A model that calls functions instead, as ours do
-    outside their heads, is explained by gradient times value there: the completeness of DeepLift then no longer holds.
+    Captum applies the rule to activation *modules* (nn.ReLU and the like). A model that calls functions instead, as our
+    transformers do outside their heads, is explained by gradient times value there. The completeness of DeepLift then no
+    longer holds.
     """
 
     name = "deeplift"

@@ -146,6 +146,11 @@ def _plain(q: Tensor, k: Tensor, v: Tensor, padding: Tensor | None) -> Tensor:
     return _weights(q, k, padding) @ v
 
 
+def attention_weights(layer: Attention, h: Tensor, padding: Tensor | None = None) -> Tensor:
+    """The weights with which a self-attention layer mixes the steps of h (B, T, M) when it evaluates, (B, T, T)."""
+    return _weights(layer.q_proj(h), layer.k_proj(h), padding)
+
+
 def _weights(q: Tensor, k: Tensor, padding: Tensor | None) -> Tensor:
     """softmax(QK' / sqrt(d)), (..., T, T)."""
     scores = (q * q.shape[-1] ** -0.5) @ k.mT  # (..., T, T)

@@ -5,7 +5,6 @@ Shapes: B samples, T time steps, D channels, W the width of the blocks.
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from timex.engine import Noise
@@ -41,6 +40,7 @@ class CNN(ReferenceModel):
         self.n_channels, self.n_classes, self.n_steps = n_channels, n_classes, n_steps
         widths = (n_channels, width, width)
         self.blocks = nn.ModuleList(nn.Conv1d(w, width, k, padding=k // 2) for w, k in zip(widths, KERNELS, strict=True))
+        self.activations = nn.ModuleList(nn.ReLU() for _ in KERNELS)  # modules, which DeepLift and guided gradients look for
         self.embedding_size = width
         self.head = mlp_head(width, n_classes)
 
@@ -58,8 +58,8 @@ class CNN(ReferenceModel):
         h = x.transpose(1, 2)  # (B, D, T)
         steps = observed_steps(observed)
         weight = None if steps is None else steps.to(x.dtype)  # (B, T)
-        for block in self.blocks:
-            h = halve(F.relu(block(h)))  # (B, W, T / 2)
+        for block, activation in zip(self.blocks, self.activations, strict=True):
+            h = halve(activation(block(h)))  # (B, W, T / 2)
             weight = None if weight is None else halve(weight)
         z = mean_over_time(h.transpose(1, 2), weight)
         return Output(z, self.head(z))
