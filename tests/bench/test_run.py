@@ -137,6 +137,14 @@ def test_explainers_are_fitted_on_series_with_labels_and_times(tmp_path, monkeyp
             np.testing.assert_array_equal(getattr(series, name), getattr(expected, name))
 
 
+@pytest.mark.slow
+def test_every_explainer_runs_by_its_registry_line_alone(tmp_path):
+    methods = [name for name, explainer in EXPLAINERS.items() if explainer.only_for != "attention"]  # the set's model is a CNN
+    one = Grid(folds=1, smoke=True)
+    done = run(["heldout"], tmp_path, one, datasets=["heldout_levels"], methods=methods, device="cpu")
+    assert (done.finished, done.failed) == (len(methods), {})
+
+
 def test_timex_is_fitted_without_labels(tmp_path, monkeypatch):
     given = []
 

@@ -67,6 +67,7 @@ SMOKE: dict[str, Any] = {
     "draws": 1,
     "window": 2,
     "steps": 3,
+    "fit_steps": 3,
     "n_steps": 5,
 }
 """What a smoke run sets in the settings of an explainer that has such a field."""

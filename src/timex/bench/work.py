@@ -175,7 +175,7 @@ def _fitted(cell: Cell, root: Path, device: str, progress: bool) -> Fitted:
         explainer = TimeX.load(root / cell.explainer_folder, reference, device=device)
         seconds = json.loads((root / cell.explainer_folder / SECONDS).read_text())["fit_seconds"]
     elif cell.experiment.method != REFERENCE:
-        explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, cell.config, device=device)
+        explainer = find(EXPLAINERS, cell.experiment.method, "explainer")(reference, config=cell.config, device=device)
         started = time.perf_counter()
         explainer.fit(few(data.train, MAX_FIT), x_val=few(data.val, MAX_FIT), progress=progress)
         seconds = time.perf_counter() - started
