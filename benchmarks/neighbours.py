@@ -24,6 +24,7 @@ from torch import nn
 from timex.bench.recipes import few, reference_config
 from timex.data.battery import BATTERY
 from timex.explainers.base import Explainer
+from timex.io.atomic import atomic_path
 from timex.metrics import Probe, ground_truth_scores
 from timex.metrics.faithfulness import cpd, evidence_gap
 from timex.records import Dataset
@@ -146,7 +147,7 @@ def gru(file: Path, data: Dataset, epochs: int) -> nn.Module:
         model.load_state_dict(load_file(file))
         return model.eval()
     x, y, held = torch.as_tensor(data.train.x), torch.as_tensor(data.train.labels), torch.as_tensor(data.val.x)
-    optimiser, best = torch.optim.Adam(model.parameters(), lr=3e-3), -1.0
+    optimiser, best, state = torch.optim.Adam(model.parameters(), lr=3e-3), -1.0, model.state_dict()
     for _ in range(epochs):
         for part in torch.randperm(len(x)).split(128):
             optimiser.zero_grad()
@@ -156,10 +157,11 @@ def gru(file: Path, data: Dataset, epochs: int) -> nn.Module:
         with torch.no_grad():
             accuracy = float((model(held).argmax(1).numpy() == data.val.labels).mean())
         if accuracy > best:
-            best = accuracy
-            file.parent.mkdir(parents=True, exist_ok=True)
-            save_file({name: v.contiguous() for name, v in model.state_dict().items()}, file)
-    model.load_state_dict(load_file(file))
+            best, state = accuracy, {name: v.clone() for name, v in model.state_dict().items()}
+    model.load_state_dict(state)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(file) as beside:  # after the last epoch alone: a training that was stopped begins again
+        save_file(state, beside)
     return model.eval()
 
 
