@@ -9,7 +9,7 @@ from cases import CONFIG, PAPER_CONFIG, quick, series
 
 from timex import TimeX, engine, fit_many
 from timex.method import fit
-from timex.method.finish import best_smoothing, best_width, finished_masks
+from timex.method.finish import best_smoothing, finished_masks, gaps_of
 from timex.method.task import prepare
 from timex.records import Series
 from timex.reference.evidence import WIDTHS, gap, smoothed
@@ -55,22 +55,34 @@ def test_the_best_width_has_the_largest_gap_on_validation_series(missing, monkey
         blank = answer(mean.expand_as(x))
         gaps = {w: float(gap(answer, x, smoothed(p, w, observed), fill, blank=blank, observed=observed).mean()) for w in WIDTHS}
     best = max(gaps, key=gaps.get)
-    assert best_width(task, p) == best
+    assert max(gaps_of(task, p).items(), key=lambda pair: pair[1])[0] == best
     monkeypatch.setattr("timex.method.finish.chunk_size", lambda n_steps: 4)
-    assert best_width(task, p) == best
+    assert max(gaps_of(task, p).items(), key=lambda pair: pair[1])[0] == best
 
 
-@pytest.mark.parametrize(("own", "of_gradients", "expected"), [(0, 6, 3), (4, 6, 4), (2, 0, 2), (0, 1, 1), (1, 3, 2)])
-def test_the_smoothing_is_at_least_half_of_the_width_of_the_gradients(own, of_gradients, expected, monkeypatch):
+@pytest.mark.parametrize(
+    ("of_p", "of_gradients", "expected"),
+    [
+        ([1.0, 0.99, 0.98, 0.96, 0.96, 0.96], 6, 3),  # all nearly as good: half of the width of the gradients
+        ([1.0, 0.99, 0.98, 0.96, 0.96, 0.96], 3, 2),
+        ([1.0, 0.99, 0.98, 0.96, 0.96, 0.96], 1, 1),
+        ([1.0, 0.99, 0.98, 0.96, 0.96, 0.96], 0, 0),
+        ([1.0, 0.97, 0.94, 0.93, 0.92, 0.91], 6, 1),  # 2 steps cost more than .05 of the gap
+        ([0.1, 0.2, 0.3, 0.2, 0.4, 0.1], 6, 4),  # the width of p itself is wider
+        ([-0.1, -0.104, -0.2, -0.3, -0.4, -0.5], 6, 1),
+    ],
+)
+def test_the_smoothing_follows_the_gradients_where_it_costs_little(of_p, of_gradients, expected, monkeypatch):
     task = prepare(quick(), *data())
     p = torch.rand(9, T, D, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr("timex.method.finish.best_width", lambda task, a: own if a is p else of_gradients)
+    gaps = {True: dict(zip(WIDTHS, of_p, strict=True)), False: {w: float(w == of_gradients) for w in WIDTHS}}
+    monkeypatch.setattr("timex.method.finish.gaps_of", lambda task, a: gaps[a is p])
     assert best_smoothing(task, p) == expected
 
 
 def test_without_gradients_p_alone_chooses(monkeypatch):
     task = prepare(quick(config=CONFIG.replaced({"generator.gradient_points": 0})), *data())
-    monkeypatch.setattr("timex.method.finish.best_width", lambda task, a: 2)
+    monkeypatch.setattr("timex.method.finish.gaps_of", lambda task, a: {0: 0.99, 2: 1.0, 3: 0.99})
     assert best_smoothing(task, torch.rand(9, T, D)) == 2
 
 

@@ -36,6 +36,8 @@ MAX_GAP = 256
 """Validation series on which the smoothing is chosen, at most."""
 MAX_ASKED = 32
 """The same for a black box, whose answers may cost money: each series takes some 140 of them."""
+NEARLY = 0.05
+"""Share of the gap that a wider smoothing may cost."""
 
 History = tuple[dict[str, Any], ...]
 """One row per epoch, with the name of the part that was trained."""
@@ -116,18 +118,25 @@ def batches(task: Task, data: Tensors) -> Iterator[Tensors]:
 
 
 def best_smoothing(task: Task, p: Tensor) -> int:
-    """The width of the smoothing that the model chooses: the best width of p, or half of that of its gradients if that is more.
+    """The width of the smoothing that the model chooses: that with the largest gap of p, or a wider one that is nearly as good.
 
-    The generator is trained on the evidence itself, so the gap of p hardly ever asks for smoothing. The gradients did not see
-    the loss: their best width tells how long a motif is for the model. Half of it fills a motif and does not blur it.
+    The generator is trained on the evidence itself, so p keeps few cells of a motif, and its gap hardly asks for smoothing.
+    The gradients did not see the loss: their best width tells how long a motif is for the model. A wider one is taken up to
+    half of that, if it costs at most `NEARLY` of the gap.
     """
-    own, gradient = best_width(task, p), task.member.val.get("gradient")
-    return own if gradient is None else max(own, (best_width(task, gradient.abs()) + 1) // 2)
+    gaps = gaps_of(task, p)
+    best = largest(gaps)
+    gradient = task.member.val.get("gradient")
+    if gradient is None:
+        return best
+    most = (largest(gaps_of(task, gradient.abs())) + 1) // 2
+    least = gaps[best] - NEARLY * abs(gaps[best])
+    return max([best, *(width for width, value in gaps.items() if width <= most and value >= least)])
 
 
 @torch.no_grad()
-def best_width(task: Task, attribution: Tensor) -> int:
-    """The width with the largest gap of evidence on validation series, by the frozen model's answers.
+def gaps_of(task: Task, attribution: Tensor) -> dict[int, float]:
+    """The mean gap of evidence on validation series by the width of the smoothing, by the frozen model's answers.
 
     Args:
         task: The fit.
@@ -146,7 +155,11 @@ def best_width(task: Task, attribution: Tensor) -> int:
             gap_of = partial(gap, answer, x, fill=fill, blank=blank, spread=task.spread, observed=observed)
             yield partial(_weighted, gap_of, weight), batch["attribution"], observed
 
-    gaps = gaps_by_width(parts())
+    return gaps_by_width(parts())
+
+
+def largest(gaps: dict[int, float]) -> int:
+    """The width with the largest gap."""
     return max(gaps, key=lambda width: gaps[width])
 
 
