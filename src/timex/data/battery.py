@@ -177,15 +177,6 @@ def draw_bursts(rng: Generator, n: int) -> Series:
     return Series(x, y=y, truth=written(x, rng.integers(10, 155, n), on_first(n), burst))
 
 
-# ------------------------------------------------------------------------------------------------- sets of the last run
-
-
-def draw_bumps(rng: Generator, n: int) -> Series:
-    """A bump of 11 steps on one of two smooth signals; its sensor and sign are the class."""
-    y, x = balanced_labels(rng, n, 4), smooth(rng, n, 150, 2, 8)
-    return Series(x, y=y, truth=written(x, rng.integers(10, 130, n), y // 2, 2 * SIGN[y % 2][:, None] * bump(3, 5)))
-
-
 def draw_spikes(rng: Generator, n: int) -> Series:
     """Three spikes of 3 steps on a smooth signal; which of them point up is the class."""
     y, x = balanced_labels(rng, n, 3), smooth(rng, n, 200, 1, 10)
@@ -193,6 +184,15 @@ def draw_spikes(rng: Generator, n: int) -> Series:
     signs = np.array([[1, 1, 1], [-1, -1, -1], [1, -1, 1]])[y]
     spikes = [written(x, start[:, k], on_first(n), signs[:, k, None] * np.array([1.75, 2, 1.75])) for k in range(3)]
     return Series(x, y=y, truth=np.any(spikes, axis=0))
+
+
+# ------------------------------------------------------------------------------------------------- sets of the last run
+
+
+def draw_bumps(rng: Generator, n: int) -> Series:
+    """A bump of 11 steps on one of two smooth signals; its sensor and sign are the class."""
+    y, x = balanced_labels(rng, n, 4), smooth(rng, n, 150, 2, 8)
+    return Series(x, y=y, truth=written(x, rng.integers(10, 130, n), y // 2, 2 * SIGN[y % 2][:, None] * bump(3, 5)))
 
 
 def draw_triangles(rng: Generator, n: int) -> Series:
@@ -293,11 +293,11 @@ GUIDE = _named(
     HeldOut("heldout_last", 109, draw_last, DOWN_UP, 1, arch="lstm"),
     HeldOut("heldout_relations", 110, draw_relations, ("equal", "opposite"), 2),
     HeldOut("heldout_bursts", 112, draw_bursts, ("period 6", "period 10", "period 16"), 1),
+    HeldOut("heldout_spikes", 113, draw_spikes, ("up, up, up", "down, down, down", "up, down, up"), 1),
 )
 """Sets on which settings may be chosen."""
 FINAL = _named(
     HeldOut("heldout_bumps", 111, draw_bumps, TWO_BY_SIGN, 2),
-    HeldOut("heldout_spikes", 113, draw_spikes, ("up, up, up", "down, down, down", "up, down, up"), 1),
     HeldOut("heldout_triangles", 114, draw_triangles, DOWN_UP, 2, arch="lstm"),
     HeldOut("heldout_trends", 115, draw_trends, DOWN_UP, 4, arch=RESIDUAL),
     _among(116, 24, "cnn"),

@@ -168,7 +168,7 @@ class TimeXConfig(Settings):
     smoothing: int | None = setting(
         None,
         "Explanations are smoothed over time by a Gaussian with this standard deviation in steps; 0 for none. None lets the "
-        "model choose on validation data: the width with the largest gap of evidence, or half of that of its gradients.",
+        "model choose on validation data: the width with the largest gap of evidence, or a wider one that is nearly as good.",
         least=0,
         most=10**5,
     )
