@@ -104,7 +104,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     arguments = options.parse_args(argv)
     torch.set_num_threads(arguments.threads)
-    logging.getLogger("timex").setLevel(logging.ERROR)
     warnings.simplefilter("ignore")
     rows = []
     for name in arguments.data:
@@ -118,4 +117,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("timex").setLevel(logging.ERROR)
     main()

@@ -237,7 +237,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--show", action="store_true", help="print a table of the verdicts in the folder, and nothing else")
     arguments = options.parse_args(argv)
     torch.set_num_threads(arguments.threads)
-    logging.getLogger("timex").setLevel(logging.ERROR)
     if arguments.show:
         print(table([json.loads(p.read_text()) for name in arguments.data for p in (arguments.folder / name).glob("*.json")]))
         return
@@ -252,4 +251,5 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
+    logging.getLogger("timex").setLevel(logging.ERROR)
     main()
