@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from timex import Series
-from timex.metrics.faithfulness import direction_effect
+from timex.metrics.faithfulness import cpd, direction_effect
 from timex.metrics.hiding import Probe
 from timex.records import Baseline, Explanation
 
@@ -23,6 +23,17 @@ def test_hiding_what_speaks_for_and_against_by_hand():
     found = direction_effect(PROBE, X, share=0.5)  # the two largest cells of each sample
     np.testing.assert_allclose(found.fall, [3, 3], atol=1e-6)
     np.testing.assert_allclose(found.rise, [1, np.nan], atol=1e-6)  # the second sample has no cell against its class
+
+
+def test_cpd_in_the_order_of_signed_values():
+    """By |attribution| the cell that speaks against the class comes second: the probability falls, then rises."""
+
+    def p(total):
+        return 1 / (1 + np.exp(-total))
+
+    by_size, by_sign = cpd(PROBE, X, 2)[0], cpd(PROBE, X, 2, signed=True)[0]
+    assert by_size == pytest.approx(2 * ((p(2.5) - p(-0.5)) + (p(0.5) - p(-0.5))), rel=1e-5)
+    assert by_sign == pytest.approx(2 * (p(2.5) - p(-1.0)), rel=1e-5)
 
 
 def test_wrong_signs_are_below_zero():

@@ -191,16 +191,23 @@ def aopc(probe: Probe, attribution: ArrayLike, cells: int | float = 0.2, steps: 
     return np.mean([whole - probe.own(p) for p in path(probe, attribution, cells, steps)], axis=0)
 
 
-def cpd(probe: Probe, attribution: ArrayLike, cells: int | float = CELLS, mean: bool = False) -> Floats:
+def cpd(probe: Probe, attribution: ArrayLike, cells: int | float = CELLS, mean: bool = False, signed: bool = False) -> Floats:
     """Cumulative prediction difference, (N,): the sum over steps of ||F(x_k) - F(x_(k+1))||_1, largest first. Higher is better.
+
+    By |attribution|, cells for and against the class alternate, and every turn adds to the sum. `signed` takes those that speak
+    for the class most first: the sum then grows with one change of the prediction, where the signs are right.
 
     Args:
         probe: Model, series and fill.
         attribution: (N, T, D).
         cells: How many cells are replaced one by one: a number, or a share as a float.
         mean: Average over the classes, as the authors' code does, and not sum, as their equation does.
+        signed: Order cells by their signed attribution; `Explanation.directed()` gives that of TimeX.
     """
-    return _changes(path(probe, attribution, cells), mean)
+    a = np.asarray(attribution, dtype=np.float64)
+    if signed:
+        a = a - a.min(axis=(1, 2), keepdims=True)  # the order of |.| is now that of the signed values
+    return _changes(path(probe, a, cells), mean)
 
 
 def cpp(probe: Probe, attribution: ArrayLike, cells: int | float = CELLS, mean: bool = False) -> Floats:
