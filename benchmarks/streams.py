@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ def fitted(folder: Path, steps: int) -> TimeX:
     """An explainer of a small CNN with random weights, saved as `timex fit` saves it."""
     model = initialised("cnn", {"n_channels": 1, "n_classes": 4, "n_steps": steps}, 0).eval()
     x = np.random.default_rng(0).normal(size=(400, steps, 1)).astype("float32")
-    explainer = TimeX(model, config=TimeXConfig(epochs=1), device="cpu").fit(x, progress=False)
+    with warnings.catch_warnings(action="ignore"):  # a model with random weights may predict one class alone
+        explainer = TimeX(model, config=TimeXConfig(epochs=1), device="cpu").fit(x, progress=False)
     explainer.save(folder / "explainer")
     save_reference(model, folder / "explainer" / "reference")
     Source().write(folder / "explainer")

@@ -1,6 +1,7 @@
 """Fits on data that stays on disk: equal to fits on the same series in memory, reading only what they use."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from timex.explainers import SGTConfig, SGTGrad
 from timex.io import stored
 from timex.io.files import write_series
 from timex.io.stored import Stored
+from timex.method import outputs
 
 
 class Sliced:
@@ -103,6 +105,18 @@ def test_stored_series_keep_gaps_times_and_labels():
         found = stored_series.take([3, 8, 19])
     for name in ("x", "times", "observed", "y", "channels", "classes"):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole.take([3, 8, 19]), name))
+
+
+def test_outputs_above_the_budget_are_on_disk(model, x, monkeypatch):
+    inside = fit(model, x)
+    monkeypatch.setattr(outputs, "CACHE_BYTES", 100)
+    outside = fit(model, x)
+    for key, value in inside.fitted.model.state_dict().items():
+        assert torch.equal(outside.fitted.model.state_dict()[key], value), key
+    assert outputs.room(3, 2).untyped_storage().filename is None
+    on_disk = outputs.room(60, 2)
+    assert "timex-outputs-" in on_disk.untyped_storage().filename
+    assert not Path(on_disk.untyped_storage().filename).exists()  # it ends with the tensor
 
 
 def test_explaining_what_holds_more(model, x):

@@ -378,4 +378,6 @@ class _Run:
 
 
 def _stack(rows: Sequence[Tensors], device: torch.device) -> Tensors:
+    if len(rows) == 1:  # a view, since the data may be larger than memory
+        return {name: value[None].to(device) for name, value in rows[0].items()}
     return {name: torch.stack([row[name] for row in rows]).to(device) for name in rows[0]}

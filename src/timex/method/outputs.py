@@ -5,6 +5,8 @@ Shapes: N samples, B samples of a batch, T time steps, D channels, C classes (or
 
 from __future__ import annotations
 
+import math
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +28,8 @@ MAX_FILL = 256
 """Validation series on which fills are compared, at most."""
 NEUTRAL = 0.6
 """A shift takes the place of the mean where it changes the model's answers less than this share of what the mean changes."""
+CACHE_BYTES = 2**30
+"""Size of one kind of the model's outputs (embeddings, answers, gradients) above which it is kept on disk."""
 PIECE = 0.1
 """Share of the window and of the cells that random pieces take when fills are compared."""
 
@@ -68,7 +72,8 @@ def outputs_of(frozen: FrozenModel, series: Series, n_points: int) -> Tensors:
     """
     device = frozen.mean.device
     reference = frozen.reference.to(device)
-    columns: dict[str, list[Tensor]] = {}
+    columns: Tensors = {}
+    start = 0
     for part in series.chunks(chunk_size(series.shape[1])):
         b = part.tensors(device)
         x, times, observed = b["x"], b.get("times"), b.get("observed")
@@ -84,10 +89,22 @@ def outputs_of(frozen: FrozenModel, series: Series, n_points: int) -> Tensors:
             with beside(b):
                 found["gradient"] = model_gradients(reference, *arguments)
         for name, value in found.items():
-            columns.setdefault(name, []).append(value.float().cpu())
+            if name not in columns:
+                columns[name] = room(len(series), *value.shape[1:])
+            columns[name][start : start + len(part)] = value.detach()
+        start += len(part)
     reference.cpu()
     tensors = {name: v for name, v in series.tensors().items() if name != "y"}
-    return tensors | {name: torch.cat(column) for name, column in columns.items()}
+    return tensors | columns
+
+
+def room(*shape: int) -> Tensor:
+    """An empty tensor of float32: in memory, or in a file without a name above `CACHE_BYTES`, which the system then pages."""
+    size = math.prod(shape)
+    if 4 * size <= CACHE_BYTES:
+        return torch.empty(shape)
+    with tempfile.NamedTemporaryFile(prefix="timex-outputs-") as file:
+        return torch.from_file(file.name, shared=True, size=size, dtype=torch.float32).view(shape)
 
 
 @torch.no_grad()

@@ -145,7 +145,7 @@ def _outputs(
             context = outputs["context"]
             if series is train:
                 shared[scale] = {"mean": context.mean(0), "std": context.std(0).clamp_min(1e-6)}
-            outputs["context"] = (context - shared[scale]["mean"]) / shared[scale]["std"]
+            context.sub_(shared[scale]["mean"]).div_(shared[scale]["std"])  # in place: it may be on disk
             shared[*key, series.digest] = outputs
     model.context_mean.copy_(shared[scale]["mean"])
     model.context_std.copy_(shared[scale]["std"])
