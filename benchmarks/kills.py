@@ -1,4 +1,4 @@
-"""Kills fits and trainings with SIGKILL at random moments, resumes them, and compares with undisturbed ones, bit for bit.
+"""Kills fits, trainings and explaining with SIGKILL at random moments, resumes them, and compares the results bit for bit.
 
     python benchmarks/kills.py --kills 100 --out kills.json
     python benchmarks/kills.py --what fit --kills 20
@@ -31,11 +31,16 @@ from common import parser, write
 from timex import TimeX, TimeXConfig
 from timex.data.synthetic import freqshapes
 from timex.engine import Checkpoint
+from timex.explainers import IntegratedGradients
+from timex.io import parquet_source, sources
+from timex.io.files import open_series, write_series
+from timex.io.parts import Parts
 from timex.reference import save_reference
 from timex.reference.base import initialised
 from timex.reference.train import TrainConfig, train_references
+from timex.scale.job import Job
 
-Job = Callable[[Path, Path, int], None]
+Work = Callable[[Path, Path, int], None]
 """Does the work with a seed: writes into a folder, with its checkpoints in another."""
 
 
@@ -76,7 +81,7 @@ def campaign(what: str, kills: int, seed: int) -> dict[str, Any]:
     return {"what": what, "kills": sum(before.values()), "finished": finished, "equal": equal, "before": dict(before)}
 
 
-def attempt(job: Job, out: Path, kept: Path, seed: int, patience: float | None) -> bool:
+def attempt(job: Work, out: Path, kept: Path, seed: int, patience: float | None) -> bool:
     """Run a job in a forked process and kill it after `patience` seconds; whether it ended by itself."""
     process = os.fork()
     if process == 0:
@@ -96,13 +101,15 @@ def attempt(job: Job, out: Path, kept: Path, seed: int, patience: float | None) 
 
 
 def held(kept: Path) -> str:
-    """The trainings that a checkpoint holds states of."""
-    return " and ".join(text.split(":")[0] for text in Checkpoint(kept).holds) or "nothing"
+    """The trainings that a checkpoint holds states of, or whether there are parts of explanations."""
+    parts = "parts" if Parts(kept).done else "nothing"
+    return " and ".join(text.split(":")[0] for text in Checkpoint(kept).holds) or parts
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """The hashes of the weights, whose files are named by them, and of their content."""
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.glob("*.safetensors")}
+    """The hashes of the files with weights, which are named by them too, and of those with explanations."""
+    found = [*folder.glob("*.safetensors"), *folder.glob("*.parquet")]
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
 
 def fit(out: Path, kept: Path, seed: int) -> None:
@@ -121,7 +128,21 @@ def train(out: Path, kept: Path, seed: int) -> None:
     save_reference(trained.model, out)
 
 
-JOBS: dict[str, Job] = {"fit": fit, "train": train}
+def explain(out: Path, kept: Path, seed: int) -> None:
+    """Explain a file of 1,000 series in 50 parts, and join these."""
+    sources.CHUNK_CELLS = parquet_source.CHUNK_CELLS = 1000
+    data = out.parent / "data" / "series.parquet"
+    if not data.exists():
+        write_series(data, freqshapes(0, 0, sizes=(1000, 8, 8)).train)
+    model = initialised("cnn", {"n_channels": 1, "n_classes": 4, "n_steps": 50, "width": 8}, seed).eval()
+    job = Job(open=lambda: IntegratedGradients(model, device="cpu"), source=open_series(data), n_steps=50, parts=Parts(kept))
+    done = set(Parts(kept).done)
+    for _ in job.explain(job.open(), [chunk for chunk in job.source.chunks if chunk.number not in done]):
+        pass
+    Parts(kept).join(out / "explanations.parquet")
+
+
+JOBS: dict[str, Work] = {"fit": fit, "train": train, "explain": explain}
 
 if __name__ == "__main__":
     main()

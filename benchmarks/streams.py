@@ -100,7 +100,7 @@ def write_windows(path: Path, n: int, steps: int) -> None:
 
 
 def memory(folder: Path, explainer: TimeX, arguments: Any) -> dict[str, Any]:
-    """Peak memory in megabytes and seconds of `timex explain`, once with parts kept and once more to see the rows."""
+    """Peak memory in megabytes, size of the parts and seconds of `timex explain`, which must write every window once."""
     out = folder / "parts"
     command = ["-m", "timex", "--threads", str(arguments.threads), "explain", "--explainer", str(folder / "explainer")]
     data = ["--data", str(folder / "windows.parquet"), "--out", str(out), "--device", "cpu"]
@@ -111,7 +111,9 @@ def memory(folder: Path, explainer: TimeX, arguments: Any) -> dict[str, Any]:
     seconds = time.perf_counter() - started
     parts = Parts(out)
     samples = sum(parts.facts(number)["samples"] for number in parts.done)
-    found = {"parts": len(parts.done), "samples": samples, "megabytes": round(usage.ru_maxrss / 2**10)}
+    written = sum(parts.path(number).stat().st_size for number in parts.done)
+    found: dict[str, Any] = {"parts": len(parts.done), "samples": samples, "megabytes": round(usage.ru_maxrss / 2**10)}
+    found |= {"bytes_per_cell": round(written / samples / explainer.fitted.shape[0], 1)}
     parts.clear()
     return {**found, "seconds": round(seconds, 1), "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1)}
 

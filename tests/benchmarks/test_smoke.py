@@ -146,10 +146,17 @@ def test_page(measured):
 @pytest.mark.slow
 def test_kills(measured):
     rows = measured("kills")["rows"]
-    assert [row["what"] for row in rows] == ["fit", "train"]
+    assert [row["what"] for row in rows] == ["fit", "train", "explain"]
     for row in rows:
         assert row["kills"] == 3
         assert row["finished"] == row["equal"] >= 1
+
+
+@pytest.mark.slow
+def test_processes(measured):
+    (row,) = measured("processes")["rows"]
+    assert row["weights"] < 0.01
+    assert row["p"] < 0.01
 
 
 @pytest.mark.slow
