@@ -198,9 +198,10 @@ def test_long_examples_run_as_written(page, quiet):
     run_page(page, [])
 
 
-def test_blocks_that_are_not_run_are_few():
-    left_out = [f"{b.page.name}:{b.line}" for page in PAGES for b in blocks(page, "python") if "no-run" in b.words]
-    assert left_out == []
+def test_only_calls_of_other_packages_are_not_run():
+    left_out = [b for page in PAGES for b in blocks(page, "python") if "no-run" in b.words]
+    others = ("import shap", "from TSInterpret", "from tint")  # not among our dependencies
+    assert [f"{b.page.name}:{b.line}" for b in left_out if not b.code.startswith(others)] == []
 
 
 # ------------------------------------------------------------------------------------------------------------ commands

@@ -318,7 +318,7 @@ def test_the_halves_of_the_battery_have_names(tmp_path):
     line = ["bench", "heldout", "--methods", "amplitude", "--folds", "1", "--smoke", "--device", "cpu", "--out", str(tmp_path)]
     ended = CliRunner().invoke(app, [*line, "--datasets", "guide,heldout_runs", "--time-limit", "-1"])
     assert ended.exit_code == 0, ended.output
-    assert "12 cells: 0 were there" in ended.output
+    assert "13 cells: 0 were there" in ended.output
     ended = CliRunner().invoke(app, [*line, "--datasets", "heldout_runs,heldout_gaps"])
     assert ended.exit_code == 0, ended.output
     assert "heldout_runs, lstm, smoke" in ended.output

@@ -33,7 +33,7 @@ from timex import TimeXConfig
         ({"evidence.price_low": 0.5}, "Expected price_low <= price_high, got 0.5 and 0.4"),
         ({"evidence.free_cells": 0.0}, "Expected free_cells > 0, got 0.0"),
         ({"training.max_series": 3}, "Expected max_series >= 4, got 3"),
-        ({"objective": "mine"}, "Expected objective among evidence, paper, got 'mine'"),
+        ({"objective": "mine"}, "Expected objective among evidence, paper, instance, got 'mine'"),
         ({"mask.sampling": "hard"}, "Expected sampling among straight_through, soft, got 'hard'"),
         ({"mask.hide": "values"}, "Expected hide among value, attention, both, auto, got 'values'"),
         ({"masking": "value"}, "Unknown setting 'masking'"),

@@ -16,6 +16,7 @@ from timex.explainers.winit import WinITConfig
 from timex.io.files import read_series, write_series
 from timex.records import Explanation
 from timex.reference.beside import beside, extras_of
+from timex.reference.blackbox import TWICE
 from timex.registry import EXPLAINERS
 
 N, T, D, C = 32, 7, 2, 3
@@ -119,7 +120,7 @@ def test_a_black_box_gets_extras_and_measured_cells_as_arrays():
     with beside(few.tensors()):
         logits = adapted(torch.tensor(few.x), None, torch.tensor(few.observed))
     np.testing.assert_allclose(logits[:, 1], np.arange(N) / 10, rtol=1e-6)
-    assert sum(seen) == adapted.asked == N + 2  # the trial asked about two series to find their shape
+    assert sum(seen) == adapted.asked == N + 2 + TWICE  # the trial asks about two series for their shape, and about four again
     same = Series(np.ones((2, T, D)), extras={"code": [1, 2]})
     with beside(same.tensors()):  # equal values, and other extras: two questions
         answers = adapt(lambda x, code: np.stack([code, -code], 1), same)(torch.tensor(same.x))
