@@ -57,6 +57,13 @@ def test_data(measured):
     assert found["narma"]["loop_seconds"] > 0
 
 
+@pytest.mark.slow
+def test_exporting(measured):
+    (row,) = measured("exporting", "--archs", "cnn")["rows"]
+    assert row["difference"] <= 1e-5
+    assert row["times_as_fast"] > 0
+
+
 def test_unfamiliar(measured):
     (row,) = measured("unfamiliar", "--data", "freqshapes")["rows"]
     assert (row["unaltered"], row["all zero"], row["a ramp to 10,000"]) == (0, 1, 1)

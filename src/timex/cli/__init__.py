@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 import timex
-from timex.cli import bench, check, compare, data, demo, evaluate, explain, fit, inspect, report, train
+from timex.cli import bench, check, compare, data, demo, evaluate, explain, export, fit, inspect, report, train
 from timex.cli.console import MessageFormatter, print_error
 
 HELP = """Explanations for any time-series model, learned once, given in one forward pass.
@@ -45,6 +45,7 @@ app.command(rich_help_panel=YOURS)(check.check)
 app.command(rich_help_panel=YOURS)(compare.compare)
 app.command(rich_help_panel=YOURS)(evaluate.evaluate)
 app.command(rich_help_panel=YOURS)(report.report)
+app.command(rich_help_panel=YOURS)(export.export)
 app.command(rich_help_panel=TO_TRY)(demo.demo)
 app.command(rich_help_panel=TO_TRY)(train.train)
 

@@ -150,7 +150,7 @@ class ConvolutionalGenerator(nn.Module):
         if steps is not None:
             place = torch.where(steps, place, 0.0)
         code = torch.stack([place, (math.pi * place).sin(), (math.pi * place).cos(), (2 * math.pi * place).sin()], dim=-2)
-        return code.expand(len(x), *code.shape[-2:])
+        return code.expand(x.shape[0], *code.shape[-2:])
 
     def _across(self, h: Tensor, seen: Tensor) -> Tensor:
         """Attention over at most `POOLED` averages of neighbouring steps, spread over their steps again, (B, W, T)."""

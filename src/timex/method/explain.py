@@ -91,7 +91,7 @@ def run_sums(values: Tensor, cells: Tensor) -> Tensor:
     start = cells.clone()
     start[:, 1:] &= ~cells[:, :-1]
     run = start.long().cumsum(1) * cells  # 1, 2, ... in the runs, 0 outside
-    totals = values.new_zeros(len(values), values.shape[1] + 1, values.shape[2]).scatter_add_(1, run, values * cells)
+    totals = values.new_zeros(values.shape[0], values.shape[1] + 1, values.shape[2]).scatter_add_(1, run, values * cells)
     return totals.gather(1, run)
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Unpack
 
 import numpy as np
 import torch
@@ -232,6 +232,22 @@ class TimeX(Explainer[Fitted]):
     def save(self, folder: str | Path) -> Path:
         """Write the explainer into `folder`: safetensors weights and a JSON description. The model itself is not included."""
         return storage.save(self, Path(folder))
+
+    def export(self, path: str | Path, format: Literal["onnx", "torch"] = "onnx") -> float:
+        """Write the explainer with its model as one program that runs without this package.
+
+        It takes x (B, T, D), complete series at times 1..T, and gives p, the model's logits and the agreement.
+
+        Args:
+            path: The file, ending in .onnx or .pt2.
+            format: "onnx" for ONNX Runtime, "torch" for `torch.export.load`.
+
+        Returns:
+            The largest difference between p of the program and p of `explain`; more than 1e-5 is an error.
+        """
+        from timex.method.exporting import export
+
+        return export(self, Path(path), format)
 
     @classmethod
     def load(

@@ -91,7 +91,7 @@ def time_shifted(x: Tensor, steps: Tensor | int) -> Tensor:
     n_steps = x.shape[1]
     start = steps if isinstance(steps, int) else steps.reshape(-1, 1)
     index = (torch.arange(n_steps, device=x.device) + start) % n_steps  # (T) or (B, T)
-    return x.gather(1, index.expand(len(x), n_steps).unsqueeze(-1).expand_as(x))
+    return x.gather(1, index.expand(x.shape[0], n_steps).unsqueeze(-1).expand_as(x))
 
 
 def filled(kind: str, x: Tensor, mean: Tensor, std: Tensor, noise: Noise | None) -> Tensor:

@@ -95,7 +95,7 @@ def logits_of_answer(answer: Tensor, how: Adaptation, x: Tensor) -> Tensor:
         >>> logits_of_answer(torch.tensor([3.0]), Adaptation(task="binary"), torch.zeros(1, 4, 2))
         tensor([[-1.5000,  1.5000]])
     """
-    if answer.ndim == 0 or answer.shape[0] != len(x):
+    if answer.ndim == 0 or answer.shape[0] != x.shape[0]:
         raise ValueError(
             f"Expected one answer for each of {len(x)} series of shape {tuple(x.shape)}, got {describe(answer)}: choose it "
             "with output=, or call the model with forward=."
@@ -146,7 +146,7 @@ def _chosen(answer: Tensor, how: Adaptation) -> Tensor:
     try:
         for i in index:
             part = part[:, i]
-        return part.reshape(len(answer), -1)
+        return part.reshape(answer.shape[0], -1)
     except IndexError:
         raise ValueError(f"target={how.target} is not in the model's answer, {describe(answer)}.") from None
 

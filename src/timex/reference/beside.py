@@ -70,7 +70,7 @@ def parameters_of(function: Callable[..., Any], first: int = 1) -> tuple[str, ..
 
 def given(names: tuple[str, ...], x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensors:
     """What a model with parameters of these names gets beside series (B, T, D): times, observed, lengths, extras."""
-    extras = extras_of(len(x))
+    extras = extras_of(x.shape[0])
     if not any(name in names for name in (*KNOWN, *extras)):
         return {}
     b, t, _ = x.shape

@@ -72,7 +72,7 @@ def pooled(out: Tensor, x: Tensor, pool: Pool | None, tap: Tap) -> Tensor:
         z = pool(out)
     elif pool is not None:
         z = out.mean(dim=pool)
-    elif tap.place == "input" and out.shape[0] == len(x):
+    elif tap.place == "input" and out.shape[0] == x.shape[0]:
         z = out.flatten(1, -2).mean(1) if out.ndim > 2 else out
     else:
         z = _mean_over_time(out, x, tap)

@@ -102,7 +102,7 @@ def smoothed(a: Tensor, width: float, observed: Tensor | None = None) -> Tensor:
 
     def window(v: Tensor) -> Tensor:
         rows = v.transpose(1, 2).flatten(0, 1)[:, None]  # (B D, 1, T)
-        return F.conv1d(rows, kernel, padding=reach)[:, 0].unflatten(0, (len(v), -1)).transpose(1, 2)
+        return F.conv1d(rows, kernel, padding=reach)[:, 0].unflatten(0, (v.shape[0], -1)).transpose(1, 2)
 
     return window(a * seen) / window(seen).clamp_min(torch.finfo(a.dtype).tiny)
 

@@ -214,7 +214,7 @@ class Wrapped(ReferenceModel):
 
     def _answer(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
         """The tensor with the model's answer to series (B, T, D), as the model gives it."""
-        return answer_tensor(self.called(x, times, observed), self.how, len(x))
+        return answer_tensor(self.called(x, times, observed), self.how, x.shape[0])
 
     def called(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Any:
         """What the model returns for series (B, T, D), with all its parts."""
