@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from table import auprc
+from table import SHORT, SHORT_CONFIG, SHORT_STUDENT, auprc
 from user_models import CASES, case
 
-from timex import TimeX, TimeXConfig
+from timex import TimeX
 
 CHANCE = 8 / (48 * 3)
 """Share of the cells that decide: the AUPRC of random scores."""
@@ -18,10 +18,10 @@ MOST_LINES = 4
 def test_deciding_cells_are_found(name, monkeypatch):
     if CASES[name].package is not None:
         pytest.importorskip(CASES[name].package)
-    monkeypatch.setattr("timex.reference.student.STEPS", 400)
-    one = case(name, n=400, n_test=60)
+    monkeypatch.setattr("timex.reference.student.STEPS", SHORT_STUDENT)
+    one = case(name, **SHORT)
     assert one.lines <= MOST_LINES
-    explainer = TimeX(one.model, config=TimeXConfig(epochs=15), **one.how).fit(one.train, progress=False)
+    explainer = TimeX(one.model, config=SHORT_CONFIG, **one.how).fit(one.train, progress=False)
     explanation = explainer.explain(one.test)
     assert explanation.attribution.shape == one.test.shape
     assert np.isfinite(explanation.attribution).all()

@@ -144,6 +144,8 @@ def test_extras_travel_with_the_series(tmp_path):
     again = read_series(tmp_path / "s.npz")
     assert again.digest == whole.digest
     assert "code, gain" in repr(again)
+    with pytest.raises(ValueError, match=r"A \.csv file cannot hold the extras code, gain: write \.npz, or leave them out"):
+        write_series(tmp_path / "s.csv", whole)
     explained = Occlusion(made(Watching)).explain(part)
     loaded = Explanation.load(explained.save(tmp_path / "e.npz"))
     assert loaded.series.extras["code"].tolist() == [4, 1]

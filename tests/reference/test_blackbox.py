@@ -212,6 +212,17 @@ def test_a_fit_on_a_black_box_is_saved(fitted, tmp_path):
     np.testing.assert_allclose(loaded.explain(X[:6]).attribution, explainer.explain(X[:6]).attribution, atol=1e-6)
 
 
+def test_long_series_are_fewer(monkeypatch):
+    monkeypatch.setattr("timex.reference.student.STEPS", 1)
+    monkeypatch.setattr("timex.reference.student.FAITHFUL", 0)
+    monkeypatch.setattr("timex.reference.student.LEAST", 3)
+    for cells, used in ((5 * 20 * T * D, 20), (1, 3)):
+        monkeypatch.setattr("timex.reference.student.MOST_CELLS", cells)
+        model = Counted()
+        distil(tried(adapt(model), Series(X)), Series(X), progress=False)
+        assert used < sum(map(len, model.given)) <= 2 + N + 5 * used
+
+
 def test_the_black_box_itself_chooses_the_smoothing(monkeypatch):
     monkeypatch.setattr("timex.reference.student.STEPS", 20)
     monkeypatch.setattr("timex.reference.student.FAITHFUL", 0)

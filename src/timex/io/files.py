@@ -131,6 +131,9 @@ def write_series(path: str | Path, series: Series, layout: Layout = "long") -> P
     _check_suffix(file)
     if layout not in ("long", "wide"):
         raise ValueError(f"Expected layout 'long' or 'wide', got {layout!r}.")
+    if series.extras and file.suffix.lower() != ".npz":
+        kept = "write .npz, or leave them out with replace(series, extras={})"
+        raise ValueError(f"{file}: A {file.suffix} file cannot hold the extras {', '.join(series.extras)}: {kept}.")
     try:
         match file.suffix.lower():
             case ".npz":

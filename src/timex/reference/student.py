@@ -29,6 +29,10 @@ COPIES = 4
 """Altered copies of every series whose answers the student learns beside those of the series."""
 MOST = 4096
 """Series that a black box is asked about, at most, their copies not counted."""
+LEAST = 32
+"""Series that are used however long they are."""
+MOST_CELLS = 2**27
+"""Cells of these series and their copies, at most: 512 MB. Fewer long or wide series are used."""
 PIECES = 8
 """A series is cut into about this many stretches per channel; a copy keeps a random share of them."""
 STEPS = 1000
@@ -119,13 +123,14 @@ def distil(black_box: BlackBox, series: Series, *, seed: int = 0, device: Any = 
 
     Args:
         black_box: The model that is imitated; it has been tried.
-        series: Series like those it was trained on. At most 4,096 of them are used.
+        series: Series like those it was trained on. At most 4,096 of them are used, fewer if they are long or wide.
         seed: Of the choice of series, the copies and the weights.
         device: Where the student is trained.
         progress: Whether to show a progress bar.
     """
     generator = torch.Generator().manual_seed(seed)
-    chosen = series.take(torch.randperm(len(series), generator=generator)[:MOST].sort().values.numpy())
+    most = min(MOST, max(LEAST, MOST_CELLS // ((1 + COPIES) * series.x[0].size)))
+    chosen = series.take(torch.randperm(len(series), generator=generator)[:most].sort().values.numpy())
     tensors = chosen.tensors()
     x, seen = tensors["x"], tensors.get("observed")
     held = max(1, round(HELD_OUT * len(x)))
