@@ -271,13 +271,13 @@ def test_timex_is_fitted_once_for_every_table(tmp_path, caplog):
     assert truth.facts["smoothing"] in WIDTHS
     assert kept["runtime"].scores["fit_seconds"].value == truth.facts["fit_seconds"] > 0
     drawn = [p.name for p in show.files(tmp_path, datasets=["freqshapes"], figures=tmp_path / "figures")]
-    panels = [f"{name}-freqshapes-transformer-smoke.png" for name in ("explanations", "architectures-figure")]
-    assert set(drawn) == {"landmarks-dtw.png", "landmark-figure.png", *panels}  # both figures of panels share their cells
+    panels = [f"{name}-freqshapes-transformer-smoke.svg" for name in ("explanations", "architectures-figure")]
+    assert set(drawn) == {"landmarks-dtw.svg", "landmark-figure.svg", *panels}  # both figures of panels share their cells
     page, *_ = show.files(tmp_path, page=tmp_path / "results.md")
     assert "# Results" in page.read_text()
     list(show.files(tmp_path, export=tmp_path / "kept"))
     drawn = [p.name for p in show.files(tmp_path / "kept", datasets=["freqshapes"], figures=tmp_path / "again")]
-    assert drawn == ["landmarks-dtw.png"]  # an export has no explanations to draw
+    assert drawn == ["landmarks-dtw.svg"]  # an export has no explanations to draw
     assert "landmark-figure is not drawn" in caplog.text
 
 

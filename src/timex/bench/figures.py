@@ -15,6 +15,8 @@ from timex.bench.store import Result, Store
 from timex.bench.summary import Block, Row, blocks
 from timex.bench.tables import TABLES
 from timex.records import Explanation
+from timex.report.scores import CONTROLS
+from timex.report.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+SMALL = 8.5  # points of ticks and legends
 GROUPS = {"landmark": "groups around landmarks", "random": "random groups"}
 Drawing = Callable[[Path, list[Block]], Iterator[tuple[str, "Figure"]]]
 
@@ -48,24 +51,30 @@ def draw(folder: Path, out: Path, names: Sequence[str] = (), datasets: Sequence[
             log.warning("%s is not drawn, since its explanations were not kept: %s", name, error)
             continue
         for suffix, figure in drawn:
-            yield save(figure, out / f"{name}{suffix}.png")
+            yield save(figure, out / f"{name}{suffix}.svg")
 
 
 def occlusion_curves(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
-    """AUROC of the model over the share of cells occluded, one panel per data set; dashed: published values."""
+    """AUROC of the model over the share of cells occluded, one panel per data set; dotted: published values."""
+    from timex.report.plots import line_look
+
     figure, axes = _panels(len(found))
     labels = dict.fromkeys(row.label for block in found for row in block.rows if row.stats)
-    colours = {label: f"C{number}" for number, label in enumerate(labels)}
+    looks = {label: line_look(number) for number, label in enumerate(labels)}
+    looks |= {label: {**look, "color": "0.6"} for label, look in looks.items() if label in CONTROLS}
     for ax, block in zip(axes, found, strict=True):
         for row in (r for r in block.rows if r.stats):
-            _curve(ax, row.stats, [float(m) for m in row.stats], method_name(row.label), colours[row.label])
+            _curve(ax, row.stats, [float(m) for m in row.stats], method_name(row.label), looks[row.label])
             if row.paper:
-                ax.plot([float(m) for m in row.paper], list(row.paper.values()), "--", color=colours[row.label], lw=1)
+                look = {**looks[row.label], "linestyle": ":", "marker": "x", "markersize": 4, "linewidth": 1}
+                ax.plot([float(m) for m in row.paper], list(row.paper.values()), **look)
         if any(row.paper for row in block.rows):
-            ax.plot([], [], "--", color="grey", lw=1, label="dashed: published")
+            ax.plot([], [], ":", marker="x", markersize=4, color="grey", linewidth=1, label="dotted: published")
         ax.set(title=block.title, xlabel="share of cells occluded", ylabel="AUROC of the model")
+        _tidy(ax)
     entries = dict(entry for ax in axes for entry in zip(*reversed(ax.get_legend_handles_labels()), strict=True))
-    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=min(3, 2 * len(axes)))
+    place = {"loc": "outside lower center", "ncols": min(3, 2 * len(axes))}
+    figure.legend(entries.values(), entries.keys(), fontsize=SMALL, frameon=False, **place)
     yield "", figure
 
 
@@ -90,14 +99,20 @@ def _over_r(block: Block, rows: Mapping[float, Row], statistic: str) -> dict[str
 
 def dtw_distributions(folder: Path, found: list[Block]) -> Iterator[tuple[str, Figure]]:
     """The mean DTW within groups around landmarks, and within random groups, of all folds."""
+    from timex.report.plots import line_look
+
     figure, axes = _panels(len(found))
     for ax, block in zip(axes, found, strict=True):
         groups = {name: [v for r in block.results for v in r.detail.get(name, ())] for name in GROUPS}
         edges = np.histogram_bin_edges([v for values in groups.values() for v in values], bins=20)
-        for name, values in groups.items():
-            ax.hist(values, bins=edges.tolist(), density=True, alpha=0.6, label=f"{GROUPS[name]} ({len(values)})")
-        ax.set(title=block.title, xlabel="mean DTW within a group", ylabel="density")
-        ax.legend()
+        for number, (name, values) in enumerate(groups.items()):
+            label = f"{GROUPS[name]} ({len(values)})"
+            look = {**line_look(number), "linewidth": 1.8}
+            ax.hist(values, bins=edges.tolist(), density=True, histtype="step", label=label, **look)
+            ax.axvline(float(np.mean(values)) if values else np.nan, color=look["color"], linewidth=0.8, alpha=0.6)
+        ax.set(title=block.title, xlabel="mean DTW within a group (thin line: mean)", ylabel="density")
+        _tidy(ax)
+        ax.legend(fontsize=SMALL, frameon=False)
     yield "", figure
 
 
@@ -136,16 +151,19 @@ def forecast_panels(folder: Path, found: list[Block]) -> Iterator[tuple[str, Fig
 
 
 def _forecasts(e: Explanation, forecasts: Sequence[Sequence[float]]) -> Figure:
-    from timex.report.plots import SEQUENTIAL
+    from timex.report.plots import SEQUENTIAL, line_look
 
     figure, axes = _panels(2, len(e))
     for (left, right), x, p, ahead in zip(axes, e.x, e.attribution, forecasts, strict=True):
         n = len(x)
         left.imshow(p.T, aspect="auto", cmap=SEQUENTIAL, extent=(0, n, x.min(), x.max()), vmin=0, vmax=1)
-        left.plot(np.arange(n) + 0.5, x[:, 0], color="black", lw=0.8)
+        left.plot(np.arange(n) + 0.5, x[:, 0], color=INK, linewidth=0.8)
         left.set(xlabel="hour", ylabel="oil temperature, standardised", title="attribution")
-        right.plot(np.arange(n, n + len(ahead)) + 0.5, ahead)
+        right.plot(np.arange(n - len(ahead), n) + 0.5, x[-len(ahead) :, 0], label="past", **line_look(0))
+        right.plot(np.arange(n, n + len(ahead)) + 0.5, ahead, label="forecast", **line_look(1))
         right.set(xlabel="hour", title="forecast")
+        _tidy(right)
+        right.legend(fontsize=SMALL, frameon=False)
     return figure
 
 
@@ -170,12 +188,19 @@ def _panels(columns: int, rows: int = 1) -> tuple[Figure, Any]:
     return figure, axes[0] if rows == 1 else axes
 
 
-def _curve(ax: Axes, stats: Any, x: Sequence[float], label: str, colour: str) -> None:
+def _tidy(ax: Axes) -> None:
+    """The frame and the grid of every figure with curves."""
+    ax.tick_params(labelsize=SMALL)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", color="0.9", linewidth=0.6)
+
+
+def _curve(ax: Axes, stats: Any, x: Sequence[float], label: str, look: dict[str, Any]) -> None:
     """Means with a band of one standard error over folds."""
     mean = np.array([s.mean for s in stats.values()])
     error = np.nan_to_num([s.se_folds for s in stats.values()])
-    ax.plot(x, mean, "o-", ms=3, color=colour, label=label)
-    ax.fill_between(x, mean - error, mean + error, color=colour, alpha=0.2, lw=0)
+    ax.plot(x, mean, marker="o", markersize=3, label=label, **look)
+    ax.fill_between(x, mean - error, mean + error, color=look["color"], alpha=0.15, linewidth=0)
 
 
 def _label(result: Result) -> str:

@@ -34,6 +34,12 @@ On the synthetic sets the deciding cells are known, so explanations can be score
 FORMATS: dict[str, Callable[[Sheet], Any]] = {"terminal": Terminal, "markdown": markdown, "latex": latex}
 
 
+def _figures(folder: Path, name: str) -> list[Path]:
+    """The drawn figures of a table: SVG, and PNG of runs that were drawn before figures were SVG."""
+    drawn = sorted(folder.glob(f"{name}*.svg"))
+    return drawn or sorted(folder.glob(f"{name}*.png"))
+
+
 def tables(folder: Path, names: Sequence[str] = (), *, style: str = "terminal", **options: Any) -> Iterator[str | Terminal]:
     """The tables that have measured cells, in one of the `FORMATS`.
 
@@ -91,7 +97,7 @@ def page_text(folder: Path, page: Path, names: Sequence[str] = (), figures: Path
     lines += [f"Measured on {device}, torch {torch}, timex {version}.\n" for device, torch, version in where]
     missing, undrawn = [], []
     for name in names or TABLES:
-        drawn = [] if figures is None else sorted(figures.glob(f"{name}*.png"))
+        drawn = [] if figures is None else _figures(figures, name)
         if not blocks(TABLES[name], results):
             missing.append(name)
             continue

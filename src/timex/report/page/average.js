@@ -78,9 +78,9 @@ const topOf = (values) => values.reduce((most, v) => (Math.abs(v) > most ? Math.
 function averageUnit() {
   const { n, edges } = meta.times ? axis(0) : { n: 1, edges: [0, 1] };
   const width = (edges[n] - edges[0]) / n;
-  if (meta.clock.unit) return { width, label: `${meta.clock.unit} from the middle of the heaviest span` };
-  if (meta.times && !inSteps) return { width, label: "time from the middle of the heaviest span" };
-  return { width: meta.width, label: "steps from the middle of the heaviest span" };
+  if (meta.clock.unit) return { width, label: `${meta.clock.unit} from the middle of the span` };
+  if (meta.times && !inSteps) return { width, label: "time from the middle of the span" };
+  return { width: meta.width, label: "steps from the middle of the span" };
 }
 
 /** Draw an average: a lane per channel, colours for the mean attribution up to `top`, the mean value with its deviation. */

@@ -10,12 +10,13 @@ from timex.report.plots.disagreement import plot_disagreement
 from timex.report.plots.explanation import plot_explanation
 from timex.report.plots.files import save
 from timex.report.plots.landmarks import plot_landmarks
-from timex.report.plots.style import DIVERGING, SEQUENTIAL
+from timex.report.plots.style import DIVERGING, SEQUENTIAL, line_look
 from timex.report.plots.training import plot_history
 
 __all__ = [
     "DIVERGING",
     "SEQUENTIAL",
+    "line_look",
     "plot_comparison",
     "plot_counterfactual",
     "plot_curves",

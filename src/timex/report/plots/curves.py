@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from timex.report.plots.drawing import tidy_curves
-from timex.report.plots.style import CURVES, DASHES, MEDIUM
+from timex.report.plots.style import MEDIUM, line_look
 
 Curves = Mapping[str, Mapping[float, float]]
 """Values over x, by the name of the curve."""
@@ -33,7 +33,7 @@ def plot_curves(curves: Curves, errors: Curves | None = None, *, across: str, up
     for j, (name, points) in enumerate(curves.items()):
         x = sorted(points)
         spread = None if errors is None or name not in errors else [errors[name].get(v, np.nan) for v in x]
-        look = {"color": CURVES[j % len(CURVES)], "linestyle": DASHES[j % len(DASHES)], "linewidth": 1.6}
+        look = line_look(j)
         ax.errorbar(x, [points[v] for v in x], yerr=spread, label=name, marker="o", markersize=4, capsize=2.5, **look)
     ax.set_xlabel(across, fontsize=MEDIUM)
     ax.set_ylabel(up, fontsize=MEDIUM)

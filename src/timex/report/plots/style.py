@@ -29,6 +29,11 @@ def class_look(c: int) -> dict[str, Any]:
     return {"color": OKABE_ITO[colour], "marker": CLASS_MARKERS[MARKERS[turn % len(MARKERS)]]}
 
 
+def line_look(number: int) -> dict[str, Any]:
+    """Colour, dashes and width of curve `number`: told apart without colour too."""
+    return {"color": CURVES[number % len(CURVES)], "linestyle": DASHES[number % len(DASHES)], "linewidth": 1.6}
+
+
 def colours(e: Explanation, values: NDArray[Any]) -> tuple[Normalize, Colormap]:
     """The colour scale of some attributions of `e`, of any shape, and its colour map."""
     low, high = colour_scale(e, values[None])
