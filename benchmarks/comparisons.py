@@ -27,12 +27,12 @@ from timex.reference.blackbox import BlackBox
 from timex.trust.compare import Comparison
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "models"))
-import packages  # the tests own these models, so that there is one copy
+from user_models import CASES, case  # the tests own these models, so that there is one copy
 
-METHODS = ("gradients", "ig", "timing", "smoothgrad", "occlusion", "feature_permutation")
-BLACK_BOX = ("occlusion", "feature_permutation", "lime")
+METHODS = ("gradients", "ig", "timing", "occlusion")
+BLACK_BOX = ("occlusion", "lime")
 """Methods beside TimeX where the model has no gradient."""
-MOST = 100
+MOST = 50
 """Series that are compared."""
 COLUMNS = {"gap": "+.2f", "comprehensiveness": ".2f", "sufficiency": ".2f", "cpd": ".2f"}
 """Scores in the table, and how they are written: means over the fills."""
@@ -41,11 +41,11 @@ COLUMNS = {"gap": "+.2f", "comprehensiveness": ".2f", "sufficiency": ".2f", "cpd
 def compared(name: str, folder: Path, smoke: bool) -> Comparison:
     """TimeX and the other methods on a data set with its CNN, or on a model of another package."""
     most, keep = 20 if smoke else MOST, folder / name / "compare"
-    if name in packages.ANYWHERE or name in packages.ALIGNED:
-        case = packages.case(name)
-        explainer = TimeX(case.model, config=TimeXConfig(epochs=2 if smoke else None), device="cpu", **case.how)
-        explainer.fit(case.train, progress=False)
-        model, held_out, train, how = case.model, case.test, case.train, case.how
+    if name in CASES:
+        one = case(name)
+        explainer = TimeX(one.model, config=TimeXConfig(epochs=2 if smoke else None), device="cpu", **one.how)
+        explainer.fit(one.train, progress=False)
+        model, held_out, train, how = one.model, one.test, one.train, one.how
         methods = BLACK_BOX if isinstance(explainer.model, BlackBox) else METHODS
     else:
         ours = Case(name, folder / name, smoke)

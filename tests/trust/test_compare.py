@@ -2,6 +2,7 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -36,7 +37,19 @@ def test_scores_are_those_of_the_metrics(model, found):
         probe = Probe(model_predict(model), HELD_OUT, TRAIN, fill)
         expected = evidence_gap(probe, gradients.attribution)
         np.testing.assert_allclose(found.scores["gradients"][fill]["gap"], expected, atol=1e-5)
-        assert found.table().loc["gradients", f"gap ({fill})"] == pytest.approx(expected.mean(), abs=1e-5)
+        other = probe.classes != probe.blank.argmax(1)  # of the class of a blank series, hiding cells says nothing
+        assert 0 < other.sum() < len(other)
+        assert found.table().loc["gradients", f"gap ({fill})"] == pytest.approx(expected[other].mean(), abs=1e-5)
+        assert np.isnan(found.gap("gradients", fill)[~other]).all()
+
+
+def test_the_gap_is_the_mean_over_the_fills_that_say_something(found):
+    gaps = np.stack([found.gap("saliency", fill) for fill in ("mean", "local")])
+    some = ~np.isnan(gaps).all(axis=0)
+    np.testing.assert_allclose(found.gap("saliency")[some], np.nanmean(gaps[:, some], axis=0))
+    assert np.isnan(found.gap("saliency")[~some]).all()
+    none = replace(found, open={fill: np.zeros_like(v) for fill, v in found.open.items()})
+    np.testing.assert_allclose(none.gap("saliency"), np.mean([s["gap"] for s in found.scores["saliency"].values()], axis=0))
 
 
 def test_methods_that_see_the_model_come_first_and_random_last(found):
@@ -77,7 +90,10 @@ def test_the_centre_joins_where_windows_are_aligned(model):
         def forward(self, x):
             return torch.stack([torch.zeros(len(x)), 4 * x[:, 10:14].mean((1, 2))], dim=1)
 
-    found = compare(Middle(), HELD_OUT, ["saliency"], TRAIN, fills=("mean",), aligned=True, device="cpu")
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 0.3, size=HELD_OUT.shape)
+    x[:, 10:14] += np.where(np.arange(len(x)) % 2, 2, -2)[:, None, None]
+    found = compare(Middle(), x, ["saliency"], fills=("mean",), aligned=True, device="cpu")
     assert "The middle of the window alone does as well" in found.recommendation
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from timex.explainers import Random
@@ -56,22 +56,33 @@ class Comparison:
         runs: Explanations and times by method.
         scores: Scores of every sample, (N,), by method, then fill, then name (`timex.metrics.faithfulness`).
         skipped: Why a method could not be run, by method.
+        open: Whether a blank series has another class than the sample, (N,), by fill: hidden cells can change its class.
         summaries: Scores of all samples together, by method, then fill, then name; empty unless the comparison was thorough.
     """
 
     runs: dict[str, Run]
     scores: dict[str, dict[str, dict[str, Floats]]]
     skipped: dict[str, str]
+    open: dict[str, NDArray[np.bool_]]
     summaries: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
-    def gap(self, method: str) -> Floats:
-        """The evidence gap of every sample, mean over the fills, (N,)."""
-        return np.mean([scores["gap"] for scores in self.scores[method].values()], axis=0)
+    def gap(self, method: str, fill: str | None = None) -> Floats:
+        """The evidence gap of every sample under a fill, by default the mean over the fills, (N,).
+
+        It is undefined (NaN) under fills whose blank series have the sample's class too: hiding cells brings it back to its
+        class. If that holds for all samples, none is left out.
+        """
+        fills = list(self.open) if fill is None else [fill]
+        kept = np.stack([self.open[f] for f in fills])  # (fills, N)
+        kept = kept if kept.any() else ~kept
+        gaps = np.where(kept, np.stack([self.scores[method][f]["gap"] for f in fills]), 0)
+        count = kept.sum(axis=0)
+        return np.where(count > 0, gaps.sum(axis=0) / np.maximum(count, 1), np.nan)
 
     @cached_property
     def ranking(self) -> list[str]:
         """Methods, the one with the largest mean evidence gap first."""
-        return sorted(self.runs, key=lambda method: -float(self.gap(method).mean()))
+        return sorted(self.runs, key=lambda method: -float(np.nanmean(self.gap(method))))
 
     @property
     def best(self) -> str:
@@ -101,7 +112,7 @@ class Comparison:
         rows = {}
         for method in self.ranking:
             found = {
-                f"{name} ({fill})": float(values.mean())
+                f"{name} ({fill})": float(np.nanmean(self.gap(method, fill) if name == "gap" else values))
                 for fill, scores in self.scores[method].items()
                 for name, values in scores.items()
             }
@@ -115,6 +126,8 @@ class Comparison:
 
     def mean(self, method: str, name: str) -> float:
         """The mean of a score over samples and fills."""
+        if name == "gap":
+            return float(np.nanmean(self.gap(method)))
         return float(np.mean([scores[name].mean() for scores in self.scores[method].values()]))
 
     def plot(self, index: int | None = None) -> Figure:
@@ -207,7 +220,8 @@ def compare(
         scores[name] = {str(p.fill): faithfulness_scores(done[name].explanation, p) for p in probes}
         if thorough:
             summaries[name] = {str(p.fill): _summary(p, done[name].explanation) for p in probes}
-    return Comparison(done, scores, skipped, summaries)
+    can_change = {str(p.fill): p.classes != p.blank.argmax(axis=1) for p in probes}
+    return Comparison(done, scores, skipped, can_change, summaries)
 
 
 def _summary(probe: Probe, explanation: Explanation) -> dict[str, float]:
@@ -242,7 +256,7 @@ def _recommendation(found: Comparison) -> list[str]:
             "Use none of these methods: the best of them is no better than a random order "
             f"(evidence gap of {best} over random {over_random})."
         ]
-    said = [f"Use {best}: its evidence gap, {found.gap(best).mean():+.2f}, is the largest of the methods that see the model."]
+    said = [f"Use {best}: its evidence gap, {found.mean(best, 'gap'):+.2f}, is the largest of the methods that see the model."]
     equal = [m for m in found.ranking if m not in (best, *blind) and found.behind(m).low <= 0]
     if equal:
         said.append(f"Not clearly worse: {', '.join(equal)} (the interval of the difference includes 0).")
@@ -255,7 +269,7 @@ def _recommendation(found: Comparison) -> list[str]:
         said.append("The middle of the window alone does as well: on these series the place decides.")
     seen = [m for m in found.ranking if m not in blind]
     for fill in found.scores[best]:
-        first = max(seen, key=lambda m: found.scores[m][fill]["gap"].mean())
+        first = max(seen, key=lambda m: float(np.nanmean(found.gap(m, fill))))
         if first != best:
             said.append(f"Under the fill {fill} alone, {first} is first: the ranking depends on the fill.")
     return said
