@@ -85,10 +85,11 @@ def test_json_for_programs(small, tmp_path):
     for i, sample in enumerate(printed):
         assert (sample["sample"], sample["class"]) == (i, e.classes[e.prediction[i]])
         assert sample["label"] == e.classes[small.test.y[i]]
-        assert sample["confidence"] == pytest.approx(e.probability[i].max())
+        assert sample["confidence"] == pytest.approx(e.probability[i].max(), rel=1e-3)
         assert sample["agreement"] == e.agreement[i]
-        assert sample["kept"] == pytest.approx(e.mask[i].mean())
-        assert [Span(**span) for span in sample["spans"]] == important_spans(e, i)
+        assert sample["kept"] == pytest.approx(e.mask[i].mean(), rel=1e-3)
+        spans = [span._replace(weight=pytest.approx(span.weight, rel=1e-3)) for span in important_spans(e, i)]
+        assert [Span(**span) for span in sample["spans"]] == spans
 
 
 def test_a_method_that_needs_no_fit(small, invoke, tmp_path):

@@ -620,6 +620,12 @@ class TestChecked:
         assert page.text("#trust") == "default class: predicted for a blank series too (empty)"
         assert page.page.locator("#trust .chip").get_attribute("class") == "chip default"
 
+    def test_series_unlike_the_training_series_are_a_click_away(self, visit, tmp_path):
+        e = dataclasses.replace(make_demo(), unfamiliar=np.isin(np.arange(120), [3, 60]))
+        page = visit(write_report(tmp_path / "report.html", e))
+        page.page.click("#attention button:has-text('unlike the training series')")
+        assert page.ask("shown()") == [3, 60]
+
     def test_the_least_stable_are_a_click_away(self, page, visit, tmp_path):
         button = page.page.locator("#attention button").last
         assert "least stable under small noise (rank correlation from 0.30; 35 below 0.5)" in button.inner_text()
@@ -701,17 +707,21 @@ def test_names_are_shown_as_text(tmp_path, visit):
     names = (EVIL, "</script><script>alert(2)</script>", "<b>bold</b>")
     labels = {"y": np.arange(9) % 2, "ids": [f"{EVIL}{i}" for i in range(9)]}
     e = make(channels=names, classes=(EVIL, "<svg onload=alert(3)>"), **labels)
+    hostile = checked() | {"default_class": EVIL}
+    hostile["overall"]["findings"][2] |= {"name": EVIL, "meaning": EVIL, "advice": EVIL}
     path = write_report(
         tmp_path / "report.html",
         {EVIL: e, "</script>": make(channels=names, classes=e.classes)},
         landmarks=make_landmarks(),
         scores={EVIL: {"<i>x</i>": 1.0}},
         history=[{"epoch": 0, "loss": 1.0, "selected": True}],
+        check=hostile,
         title=EVIL,
     )
     page = visit(path)
     assert page.text("h1") == EVIL
     assert EVIL in page.text("#classes")
+    assert f"weak, {EVIL}: {EVIL}. To do: {EVIL}." in page.text("#banner")
     assert EVIL in page.text("#confusion")
     page.page.click("#tab-sample")
     assert page.text("#sample-title") == f"Sample {EVIL}0"
@@ -724,7 +734,9 @@ def test_names_are_shown_as_text(tmp_path, visit):
     page.click_at(page.ask("pointAt(2)"))
     page.page.mouse.move(*page.ask("pointAt(4)"))
     assert EVIL in page.text("#tip-text")
-    assert page.page.evaluate("document.querySelectorAll('img, b:not(.bars b, #attention b), svg[onload]').length") == 0
+    assert (
+        page.page.evaluate("document.querySelectorAll('img, b:not(.bars b, #attention b, #banner b), svg[onload]').length") == 0
+    )
 
 
 @pytest.mark.parametrize(("n", "t", "d"), [(1, 20, 1), (12, 5000, 2), (12, 100, 64)])

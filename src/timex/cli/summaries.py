@@ -26,24 +26,30 @@ def summary(explanation: Explanation, i: int, first: int = 0) -> dict[str, Any]:
     series, c = explanation.series, int(explanation.prediction[i])
     facts: dict[str, Any] = {"sample": series.ids[i] if series.ids else first + i}
     if explanation.numbers is None:
-        facts |= {"class": named(c), "confidence": float(explanation.probability[i, c])}
+        facts |= {"class": named(c), "confidence": _short(explanation.probability[i, c])}
         if explanation.contrast is not None:
             facts["contrast"] = named(int(explanation.contrast[i]))
     else:
-        facts["numbers"] = explanation.numbers[i].tolist()
+        facts["numbers"] = [_short(v, 6) for v in explanation.numbers[i]]
     if series.y is not None:
         facts["label"] = named(int(series.y[i]))
     if explanation.agreement is not None and explanation.divergence is not None and explanation.landmark is not None:
         facts |= {
             "agreement": bool(explanation.agreement[i]),
-            "divergence": float(explanation.divergence[i]),
+            "divergence": _short(explanation.divergence[i]),
             "landmark": int(explanation.landmark[i]),
         }
     if explanation.unfamiliar is not None:
         facts["unfamiliar"] = bool(explanation.unfamiliar[i])
     if explanation.mask is not None:
-        facts["kept"] = float(explanation.mask[i].mean())
-    return facts | {"spans": [span._asdict() for span in important_spans(explanation, i)]}
+        facts["kept"] = _short(explanation.mask[i].mean())
+    spans = [span._asdict() | {"weight": _short(span.weight)} for span in important_spans(explanation, i)]
+    return facts | {"spans": spans}
+
+
+def _short(value: float, digits: int = 4) -> float:
+    """A number with the digits that mean something."""
+    return float(f"{value:.{digits}g}")
 
 
 def print_summaries(explanation: Explanation, n: int | None = None) -> None:

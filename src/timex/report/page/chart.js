@@ -14,7 +14,8 @@ function chart({ title, curves, across, mark = null, log = false }) {
   const px = (v) => left + (x1 > x0 ? (v - x0) / (x1 - x0) : 0.5) * (W - left - right);
   const py = (v) => H - bottom - ((warp(v) - a) / (b - a)) * (H - top - bottom);
   const root = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title });
-  const marks = useLog ? ticks(a, b, 4).map((v) => 10 ** v) : ticks(a, b, 4);
+  const powers = ticks(a, b, 4, true).map((v) => 10 ** v); // of ten: half steps of a logarithm are no round numbers
+  const marks = useLog && powers.length ? powers : useLog ? [low, high] : ticks(a, b, 4);
   for (const v of marks)
     root.append(
       svg("line", { class: "grid", x1: left, x2: W - right, y1: py(v), y2: py(v) }),

@@ -23,6 +23,7 @@ const CHECKED = {
 };
 const UNSTEADY = 0.5; // rank correlation under small noise below which `timex check` calls an explanation unsteady
 const LEAST = 10; // samples in the list of the least stable
+const LISTED = 200; // samples in any list: the address holds them
 
 function showOverview() {
   fillBanner();
@@ -97,12 +98,16 @@ function fillAttention() {
   add("correct", "correct", 0, "the model is wrong");
   add("trust", "trust", WEAK, "the surrogate disagrees");
   add("trust", "trust", EMPTY, "the explanation is empty: no cell has p > .5");
+  if (data.unfamiliar) {
+    const value = [...data.unfamiliar.keys()].filter((i) => data.unfamiliar[i]);
+    lists.push({ key: "these", value: value.slice(0, LISTED), words: "unlike the training series", count: value.length });
+  }
   if (data.stability) lists.push(leastStable());
   const items = lists.map(({ key, value, words, count }) => {
     const text = [make("b", {}, count.toLocaleString("en")), ` ${count === 1 ? "sample" : "samples"}: ${words}`];
     if (!count) return make("li", { className: "note" }, ...text);
     const button = make("button", { type: "button", className: "link" }, ...text);
-    button.addEventListener("click", () => (key === "steady" ? showOnlyThese(value) : showOnly({ [key]: value })));
+    button.addEventListener("click", () => (key === "these" ? showOnlyThese(value) : showOnly({ [key]: value })));
     return make("li", {}, button);
   });
   if (!items.length) items.push(make("li", { className: "note" }, "Nothing to list: no labels, no surrogate and no mask."));
@@ -116,7 +121,7 @@ function leastStable() {
   const worst = data.stability[value[0]];
   const unsteady = data.stability.reduce((n, v) => n + (v < UNSTEADY), 0);
   const words = `least stable under small noise (rank correlation from ${worst.toFixed(2)}; ${unsteady} below ${UNSTEADY})`;
-  return { key: "steady", value, words, count: value.length };
+  return { key: "these", value, words, count: value.length };
 }
 
 function fillClasses() {
