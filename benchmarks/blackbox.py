@@ -2,6 +2,7 @@
 
     python benchmarks/blackbox.py --out blackbox.json
     python benchmarks/blackbox.py --data freqshapes --arch cnn gru       # some cells alone
+    python benchmarks/blackbox.py --short                                # short fits on 400 series
 
 TimeX explains the network both ways; occlusion and KernelSHAP explain the function. AUPRC compares scores with the known
 deciding cells of test series that the network classifies correctly. A model call is one series that passes through the network.
@@ -23,9 +24,12 @@ from torch import Tensor, nn
 from timex import Dataset, TimeX, TimeXConfig
 from timex.explainers.base import Explainer
 from timex.metrics import truth_scores
+from timex.reference import student
 from timex.registry import EXPLAINERS
 
 N_TRAIN, N_TEST = 1000, 50
+SHORT_SERIES, SHORT_EPOCHS, SHORT_STUDENT = 400, 15, 400
+"""Training series and epochs of a short fit, and training steps of its student."""
 EPOCHS = 30
 WIDTH = 48
 COLUMNS = ("data", "arch", "accuracy", "explained as", "method", "AUPRC", "fit calls", "calls per series", "fit_s")
@@ -83,7 +87,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser(__doc__)
     options.add_argument("--data", nargs="*", default=["freqshapes", "seqcomb_mv"])
     options.add_argument("--arch", nargs="*", default=["cnn", "gru", "transformer"])
+    options.add_argument("--short", action="store_true", help="short fits, for a slow machine")
     arguments = options.parse_args(argv)
+    if arguments.short:
+        student.STEPS = SHORT_STUDENT
     warnings.simplefilter("ignore")
     torch.set_num_threads(arguments.threads)
     rows: Rows = []
@@ -93,7 +100,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             for row in compared(name, arch, data, arguments):
                 print("|", " | ".join(map(str, row.values())), "|", flush=True)
                 rows.append(row)
-                write({"n_train": N_TRAIN, "rows": rows}, arguments) if arguments.out else None  # a run may be cut off
+                if arguments.out:  # after every row: a run may be cut off
+                    write({"n_train": N_TRAIN, "short": arguments.short, "rows": rows}, arguments)
 
 
 def compared(name: str, arch: str, data: Dataset, arguments: argparse.Namespace) -> Rows:
@@ -109,7 +117,9 @@ def compared(name: str, arch: str, data: Dataset, arguments: argparse.Namespace)
         with torch.no_grad():
             return network(torch.as_tensor(x)).softmax(-1)
 
-    config = TimeXConfig(epochs=1) if arguments.smoke else None
+    short = arguments.short or arguments.smoke
+    config = TimeXConfig(epochs=1 if arguments.smoke else SHORT_EPOCHS) if short else None
+    series = data.train.take(slice(0, SHORT_SERIES if short else N_TRAIN))
     ways: list[tuple[str, str, Callable[[], Explainer[Any]]]] = [
         ("network", "timex", lambda: TimeX(network, config=config, device="cpu")),
         ("function", "timex", lambda: TimeX(answer, config=config, device="cpu")),
@@ -120,7 +130,7 @@ def compared(name: str, arch: str, data: Dataset, arguments: argparse.Namespace)
     for way, method, make in ways:
         start = network.calls.series
         explainer = make()
-        seconds, _ = timed(lambda e=explainer: e.fit(data.train.take(slice(0, N_TRAIN)), progress=False), "cpu")  # type: ignore[misc]
+        seconds, _ = timed(lambda e=explainer: e.fit(series, progress=False), "cpu")  # type: ignore[misc]
         between = network.calls.series
         scores = truth_scores(explainer.explain(explained), None)
         calls = (network.calls.series - between) / len(explained)

@@ -90,7 +90,7 @@ def nhits(train: Series, test: Series) -> Case:
     from neuralforecast.models import NHITS
 
     def call(model: nn.Module, x: torch.Tensor) -> Any:
-        return model(defaultdict(lambda: None, insample_y=x[..., 1:2], insample_mask=x[..., 1:2] ** 0, hist_exog=x[..., ::2]))
+        return model(defaultdict(lambda: None, insample_y=x[..., 1:2], insample_mask=x[..., :1] ** 0, hist_exog=x[..., ::2]))
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

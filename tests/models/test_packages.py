@@ -1,4 +1,7 @@
-"""Models of other packages are fitted and explained in a few lines; docs/models.md has the numbers of whole fits."""
+"""Models of other packages are fitted and explained in a few lines; docs/models.md has the same fits as a table."""
+
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,3 +29,9 @@ def test_deciding_cells_are_found(name, monkeypatch):
     assert explanation.attribution.shape == one.test.shape
     assert np.isfinite(explanation.attribution).all()
     assert auprc(explanation) > 4 * CHANCE
+
+
+def test_the_documentation_has_a_row_of_every_model():
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| [2-9] \| [0-9.]+ \|", page, flags=re.MULTILINE)
+    assert rows == list(CASES)
