@@ -78,3 +78,17 @@ def make_demo(n=120, t=50, d=1, **changes):
         "classes": ("early", "second", "third", "late"),
     }
     return make(n, t, d, **(given | {"divergence": np.linspace(0, 0.4, n).astype(np.float32)} | changes))
+
+
+def checked(verdict="weak"):
+    """What `Check.to_dict()` gives, with one weak finding; the last class is the default."""
+    good = {"verdict": "trust", "advice": ""}
+    alone = {**good, "name": "kept alone", "value": 0.97, "meaning": "the same class for 97.0% of the series"}
+    without = {**good, "name": "without kept", "value": 0.11, "meaning": "the same class for 11.0% of the series"}
+    doubt = {"name": "amplitude", "value": 0.9, "verdict": "weak", "meaning": "as the size of the values", "advice": "compare"}
+    classes = [
+        {"name": name, "n": 30, "verdict": "trust", "findings": [alone, without] if name != "late" else []}
+        for name in ("early", "second", "third", "late")
+    ]
+    overall = {"name": "all series", "n": 200, "verdict": verdict, "findings": [alone, without, doubt]}
+    return {"verdict": verdict, "default_class": "late", "overall": overall, "classes": classes}
