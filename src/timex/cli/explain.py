@@ -14,7 +14,7 @@ import typer
 from timex.cli.console import console
 from timex.cli.files import check_file, check_folder
 from timex.cli.options import Device, Fold, MaxBytes, Model, Saved, TrustModel
-from timex.cli.summaries import print_summaries, summary
+from timex.cli.summaries import SHOWN, print_summaries, summary
 from timex.progress import counting_bar
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def _explained(
             if explanation is None:
                 continue
             if keep or not kept:
-                kept.append(explanation)
+                kept.append(explanation if keep else explanation[:SHOWN])  # what is not printed need not stay in memory
             if as_json:
                 print("\n".join(json.dumps(summary(explanation, i, chunk.first)) for i in range(len(explanation))), flush=True)
     return kept[0], kept, totals

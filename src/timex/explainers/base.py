@@ -280,7 +280,7 @@ class Explainer(ABC, Generic[F]):
                 table; or the path of a file.
             target: As in `explain`.
             contrast: As in `explain`.
-            size: Samples of an explanation, where the data does not come in batches; by default about a million cells.
+            size: Samples of an explanation, where the data does not come in batches; by default about 260,000 cells.
 
         Returns:
             An iterator over explanations, in the order of the data.

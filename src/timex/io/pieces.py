@@ -38,7 +38,7 @@ def pieces_of(
         data: A `Series`; an array, or anything with shape and slices (a memory-mapped array, Zarr, HDF5); a path of a file; a
             pyarrow data set or table; a torch loader or data set; or an iterable of batches, each an array (B, T, D), a pair
             (x, y), a dict with fields of `Series`, or a `Series`.
-        size: Samples of a piece, where the data does not come in batches; by default about a million cells.
+        size: Samples of a piece, where the data does not come in batches; by default about 260,000 cells.
         classes: Class names in the order of the labels, for tables.
         channels: The channels wanted of a table, in this order.
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from timex.records import Series
 
-CHUNK_CELLS = 2**20
-"""Cells of a chunk, about: the rows that pyarrow and pandas put into a row group by default."""
+CHUNK_CELLS = 2**18
+"""Cells of a chunk, about: a chunk and its explanations take some 100 MB as a table."""
 ENDS = 2**20
 """Bytes at each end of a file that its fingerprint covers."""
 
@@ -92,7 +92,7 @@ class ManySources:
 def even_chunks(n: int, t: int, d: int) -> tuple[Chunk, ...]:
     """N samples of T x D cells in chunks of about `CHUNK_CELLS` cells.
 
-    >>> [tuple(chunk) for chunk in even_chunks(5, 2**19, 1)]
+    >>> [tuple(chunk) for chunk in even_chunks(5, 2**17, 1)]
     [(0, 0, 2, 0, 2), (1, 2, 4, 2, 2), (2, 4, 5, 4, 1)]
     """
     size = max(1, CHUNK_CELLS // (t * d))
