@@ -129,12 +129,7 @@ class TestSelection:
     def test_a_lasso_opens_it(self, demo, visit):
         page = visit(demo)
         page.page.click("#lasso")
-        box = page.page.locator("#map").bounding_box()
-        page.page.mouse.move(box["x"] + 4, box["y"] + 4)
-        page.page.mouse.down()
-        for x, y in ((0.5, 0.01), (0.5, 0.99), (0.01, 0.99)):
-            page.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
-        page.page.mouse.up()
+        page.draw_lasso((0.5, 0.01), (0.5, 0.99), (0.01, 0.99))
         assert page.text("#selections h3") == f"inside the lasso: {page.ask('shown().length')}"
 
 
@@ -242,12 +237,7 @@ class TestTasks:
 
     def test_what_do_these_points_have_in_common(self, page, click):
         click("#lasso")
-        box = page.page.locator("#map").bounding_box()
-        page.page.mouse.move(box["x"] + 3, box["y"] + 3)
-        page.page.mouse.down()
-        for x, y in ((0.99, 0.01), (0.99, 0.6), (0.01, 0.6)):
-            page.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
-        page.page.mouse.up()
+        page.draw_lasso((0.99, 0.01), (0.99, 0.6), (0.01, 0.6))
         click.made += 1
         assert "per sample" in page.text("#selections")
 

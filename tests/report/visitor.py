@@ -30,6 +30,15 @@ class Visitor:
     def click_at(self, place):
         self.page.mouse.click(*place)
 
+    def draw_lasso(self, *corners):
+        """Draw from the map's upper left corner through corners in shares of its width and height."""
+        box = self.page.locator("#map").bounding_box()
+        self.page.mouse.move(box["x"] + 4, box["y"] + 4)
+        self.page.mouse.down()
+        for x, y in corners:
+            self.page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=3)
+        self.page.mouse.up()
+
     def address(self):
         return {k: v[0] for k, v in parse_qs(self.page.url.partition("#")[2]).items()}
 
