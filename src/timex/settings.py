@@ -82,6 +82,8 @@ class Settings:
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
         """Settings from what `dataclasses.asdict` gave, read back from JSON."""
         hints = get_type_hints(cls)
+        if not isinstance(values, Mapping):
+            raise ValueError(f"Expected the settings of {cls.__name__} by name, got {values!r}.")
         _check_known(values, hints)
         return cls(**{n: hints[n].from_dict(v) if _is_group(hints[n]) else v for n, v in values.items()})
 

@@ -74,6 +74,10 @@ class Adaptation:
             value = getattr(self, name)
             if value not in known:
                 raise ValueError(f"Expected {name} as one of {', '.join(map(repr, known))}, got {value!r}.")
+        if self.embedding is not None and not isinstance(self.embedding, str):
+            raise ValueError(f"Expected embedding as the name of a layer, got {self.embedding!r}.")
+        if isinstance(self.pool, bool) or not (self.pool is None or isinstance(self.pool, int) or callable(self.pool)):
+            raise ValueError(f"Expected pool as an axis or a function, got {self.pool!r}.")
         if isinstance(self.target, list):
             object.__setattr__(self, "target", tuple(self.target))
         if self.task == "multilabel" and not isinstance(self.target, int):

@@ -71,6 +71,8 @@ def pooled(out: Tensor, x: Tensor, pool: Pool | None, tap: Tap) -> Tensor:
     if callable(pool):
         z = pool(out)
     elif pool is not None:
+        if not -out.ndim <= pool < out.ndim:
+            raise ValueError(f"Expected pool as an axis of {tap}, whose shape is {tuple(out.shape)}, got {pool}.")
         z = out.mean(dim=pool)
     elif tap.place == "input" and out.shape[0] == x.shape[0]:
         z = out.flatten(1, -2).mean(1) if out.ndim > 2 else out
