@@ -154,7 +154,8 @@ def plot(rows: list[dict[str, Any]], out: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
     axes.plot([row["windows"] for row in rows], [row["megabytes"] for row in rows], marker="o", color="#1f5fa8")
-    axes.set(xscale="log", xlabel="windows in the file", ylabel="peak memory (MB)", ylim=(0, None))
+    axes.set(xscale="log", xlabel="windows in the file", ylabel="peak memory (MB)")
+    axes.set_ylim(0, 1.15 * max(row["megabytes"] for row in rows))
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(out, dpi=120)
 
