@@ -107,7 +107,8 @@ def memory(folder: Path, explainer: TimeX, arguments: Any) -> dict[str, Any]:
     started = time.perf_counter()
     process = subprocess.Popen([sys.executable, *command, *data], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
-    assert status == 0, "timex explain failed"
+    process.returncode = os.waitstatus_to_exitcode(status)  # wait4 tells the memory, and Popen does not know of it
+    assert process.returncode == 0, "timex explain failed"
     seconds = time.perf_counter() - started
     parts = Parts(out)
     samples = sum(parts.facts(number)["samples"] for number in parts.done)
