@@ -147,8 +147,8 @@ def _chosen(answer: Tensor, how: Adaptation) -> Tensor:
         for i in index:
             part = part[:, i]
         return part.reshape(answer.shape[0], -1)
-    except IndexError:
-        raise ValueError(f"target={how.target} is not in the model's answer, {describe(answer)}.") from None
+    except (IndexError, TypeError):
+        raise ValueError(f"target={how.target!r} is not in the model's answer, {describe(answer)}.") from None
 
 
 def about(logits: Tensor, target: Target | None) -> Tensor:
@@ -161,8 +161,8 @@ def about(logits: Tensor, target: Target | None) -> Tensor:
         return logits
     n = logits.shape[1]
     classes = target if isinstance(target, tuple) else (target,)
-    if not all(0 <= c < n for c in classes):
-        raise ValueError(f"Expected target= among the model's {n} classes, 0 to {n - 1}, got {target}.")
+    if not all(isinstance(c, int) and 0 <= c < n for c in classes):
+        raise ValueError(f"Expected target= among the model's {n} classes, 0 to {n - 1}, got {target!r}.")
     own = logits[:, classes[0]]
     if len(classes) == 2:
         return two_logits(own - logits[:, classes[1]])
