@@ -83,7 +83,7 @@ def drawn(rows: Rows) -> Figure:
     figure = Figure(figsize=(3.6 * len(axes), 5.6), layout="constrained")
     grid = figure.subplots(2, len(axes), squeeze=False)
     for (upper, lower), axis in zip(grid.T, axes, strict=True):
-        own = [row for row in rows if row["axis"] == axis]
+        own = along(rows, axis)
         x = [row[axis] for row in own]
         for ax, name, label in ((upper, "fit_s", "fit, s"), (lower, "peak_MB", "peak memory, MB")):
             y = [row[name] for row in own]
@@ -91,6 +91,14 @@ def drawn(rows: Rows) -> Figure:
             ax.loglog(x, [y[0] * v / x[0] for v in x], "--", color="grey", lw=1)
             ax.set(xlabel=axis, ylabel=label)
     return figure
+
+
+def along(rows: Rows, axis: str) -> Rows:
+    """The fits that differ from the axis's first one in this axis alone, in its order: those of other axes too."""
+    first = next(row for row in rows if row["axis"] == axis)
+    others = [name for name in BASE if name != axis]
+    own = {row[axis]: row for row in rows if all(row[name] == first[name] for name in others)}
+    return [own[value] for value in sorted(own)]
 
 
 if __name__ == "__main__":
