@@ -78,6 +78,7 @@ def fit(size: dict[str, int], epochs: int | None, device: str, threads: int) -> 
 def drawn(rows: Rows) -> Figure:
     """Seconds and memory over each axis, both logarithmic; dashed: linear."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
 
     axes = list(dict.fromkeys(row["axis"] for row in rows))
     figure = Figure(figsize=(3.6 * len(axes), 5.6), layout="constrained")
@@ -90,6 +91,8 @@ def drawn(rows: Rows) -> Figure:
             ax.loglog(x, y, "o-")
             ax.loglog(x, [y[0] * v / x[0] for v in x], "--", color="grey", lw=1)
             ax.set(xlabel=axis, ylabel=label)
+            ax.set_xticks(x, [f"{v:,}" for v in x])
+            ax.xaxis.set_minor_formatter(NullFormatter())
     return figure
 
 
