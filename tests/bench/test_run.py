@@ -322,7 +322,7 @@ def test_the_halves_of_the_battery_have_names(tmp_path):
     ended = CliRunner().invoke(app, [*line, "--datasets", "heldout_runs,heldout_gaps"])
     assert ended.exit_code == 0, ended.output
     assert "heldout_runs, lstm, smoke" in ended.output
-    assert "The half of the last run, 2 of 12 sets" in ended.output
+    assert "The half of the last run, 2 of 11 sets" in ended.output
 
 
 def test_smoke_has_a_folder_of_its_own(tmp_path, monkeypatch):

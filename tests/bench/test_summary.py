@@ -297,14 +297,14 @@ def test_occlusion_curves_have_one_colour_for_a_method_and_one_legend():
     assert epilepsy[ours].get_color() == boiler[ours].get_color() != epilepsy["IG"].get_color()
     # published: TimeX on both; IG and the arm have none there
     assert [
-        sum(line.get_linestyle() == "--" and len(line.get_xdata()) > 0 for line in ax.get_lines()) for ax in figure.axes
+        sum(line.get_linestyle() == ":" and len(line.get_xdata()) > 0 for line in ax.get_lines()) for ax in figure.axes
     ] == [1, 1]
     (legend,) = figure.legends
     assert sorted(t.get_text() for t in legend.get_texts()) == [
         "IG",
         "TimeX (ours)",
         "TimeX (ours, cells hidden as in the experiment)",
-        "dashed: published",
+        "dotted: published",
     ]
 
 

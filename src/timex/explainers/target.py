@@ -45,7 +45,7 @@ def about(series: Series, target: int | tuple[int, ...] | None) -> Series:
 
     Labels become 0 and 1, or are left out for two of several classes, to which the other series do not belong.
 
-    >>> about(Series([[[0.0]]] * 3, y=[0, 2, 1], classes=("rest", "walk", "fall")), 2).classes
+    >>> about(Series([[[0.0], [1.0]]] * 3, y=[0, 2, 1], classes=("rest", "walk", "fall")), 2).classes
     ('not fall', 'fall')
     """
     if target is None:
