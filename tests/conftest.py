@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 
 # Set before torch is imported. The tests are small, and torch's threads wait for each other on a busy machine.
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -11,6 +12,9 @@ os.environ["COLUMNS"] = "160"  # the width of printed tables; pytest-xdist sets 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup; the tests of Ctrl-C send it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 collect_ignore = ["bench/plugin_for_tests.py"]  # importing it adds to the registry, which the search for doctests would do
 collect_ignore_glob = ["*conftest.py"]  # the search for doctests would import several modules of this one name
