@@ -37,8 +37,8 @@ def groups(results=RESULTS):
 
 def test_means_are_over_the_sets_of_a_half():
     guide, final = groups()
-    assert guide.title == "The half that may guide choices, 2 of 12 sets"
-    assert final.title == "The half of the last run, 1 of 10 sets"
+    assert guide.title == "The half that may guide choices, 2 of 15 sets"
+    assert final.title == "The half of the last run, 1 of 11 sets"
     means = {row.label: (row.sets, row.values["auprc"]) for row in guide.rows}
     assert means == {"timex": (2, pytest.approx(0.7)), "gradients": (2, pytest.approx(0.65)), "random": (1, pytest.approx(0.1))}
     assert (guide.rows[0].fit_seconds, guide.rows[1].explain_seconds) == (30.0, 1.5)

@@ -317,12 +317,12 @@ def test_the_command(tmp_path, monkeypatch, plugin):
 
 def test_the_halves_of_the_battery_have_names(tmp_path):
     line = ["bench", "heldout", "--methods", "amplitude", "--folds", "1", "--smoke", "--device", "cpu", "--out", str(tmp_path)]
-    ended = CliRunner().invoke(app, [*line, "--datasets", "guide,heldout_runs", "--time-limit", "-1"])
+    ended = CliRunner().invoke(app, [*line, "--datasets", "guide,heldout_tempos", "--time-limit", "-1"])
     assert ended.exit_code == 0, ended.output
     assert f"{len(GUIDE) + 1} cells: 0 were there" in ended.output
-    ended = CliRunner().invoke(app, [*line, "--datasets", "heldout_runs,heldout_gaps"])
+    ended = CliRunner().invoke(app, [*line, "--datasets", "heldout_tempos,heldout_gaps"])
     assert ended.exit_code == 0, ended.output
-    assert "heldout_runs, lstm, smoke" in ended.output
+    assert "heldout_tempos, cnn, smoke" in ended.output
     assert f"The half of the last run, 2 of {len(FINAL)} sets" in ended.output
 
 

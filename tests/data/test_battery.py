@@ -30,9 +30,9 @@ def true_cells(series):
 
 
 def test_two_halves_without_a_common_set():
-    assert len(BATTERY) == len(GUIDE) + len(FINAL) == 22
+    assert len(BATTERY) == len(GUIDE) + len(FINAL) == 26
     assert set(BATTERY) <= set(LOADERS)
-    assert len({recipe.stream for recipe in BATTERY.values()}) == 22
+    assert len({recipe.stream for recipe in BATTERY.values()}) == 26
     assert {name: recipe.name for name, recipe in BATTERY.items()} == {name: name for name in BATTERY}
 
 
@@ -62,7 +62,7 @@ def test_sizes():
 
 def test_size_gives_the_deciding_cells_away_only_where_it_should():
     """AUPRC of |x - median| on two sets whose deciding cells are not large: near the share of deciding cells."""
-    for name, most in {"runs": 0.12, "stuck": 0.08, "flatline": 0.08}.items():
+    for name, most in {"runs": 0.12, "stuck": 0.08, "flatline": 0.08, "tempos": 0.16}.items():
         series = part(name)
         size = np.abs(series.x - np.median(series.x, axis=(0, 1)))
         assert np.nanmean(ground_truth_scores(size, series.truth)["auprc"]) < most, name
@@ -184,8 +184,8 @@ def test_relations_are_between_sensors():
         np.testing.assert_array_equal(second, first if y == 0 else -first)
 
 
-@pytest.mark.parametrize("name", ["bumps", "triangles", "trends", "echoes"])
-def test_signs_of_the_last_half(name):
+@pytest.mark.parametrize("name", ["bumps", "triangles", "trends", "echoes", "plateaus"])
+def test_signs_are_those_of_the_class(name):
     series = part(name)
     signs = np.array([np.sign(v.mean()) for v in true_cells(series)])
     assert (signs == np.array([-1, 1])[series.y % 2]).mean() > 0.9
@@ -264,3 +264,31 @@ def test_echoes_are_three_equal_pulses():
     series = part("echoes")
     assert (series.truth.sum(axis=(1, 2)) == 15).all()
     assert 0.6 < (series.truth.any(axis=1).sum(axis=1) == 2).mean() < 0.9  # both sensors, in three samples of four
+
+
+def test_pairs_are_two_bumps_of_the_classes_signs():
+    series = part("pairs")
+    assert (series.truth.sum(axis=1).max(axis=1) == 7).all()  # never two bumps on one sensor
+    first = series.truth.any(axis=2).argmax(axis=1)
+    sensor = series.truth[np.arange(N), first].argmax(axis=1)
+    early = series.truth & (np.arange(4) == sensor[:, None, None])
+    for cells, signs in ((early, [-1, 1, 1]), (series.truth & ~early, [-1, 1, -1])):
+        means = (series.x * cells).sum(axis=(1, 2)) / 7
+        assert (np.sign(means) == np.array(signs)[series.y]).mean() > 0.97
+
+
+def test_a_tempo_is_faster_or_slower_by_class():
+    series = part("tempos")
+    g = np.arange(36)
+    values = np.array(true_cells(series))
+    waves = np.exp(2j * np.pi * g / np.array([6.0, 24.0])[:, None])
+    np.testing.assert_array_equal(np.abs(values @ waves.T).argmax(1), series.y)
+    assert series.x.max() < 2.2
+
+
+def test_ringing_has_the_period_of_its_class_and_fades():
+    series = part("ringing")
+    values = np.array(true_cells(series))
+    waves = np.exp(-np.arange(30) / 15) * np.cos(2 * np.pi * np.arange(30) / np.array([5.0, 8.0, 12.0])[:, None])
+    assert ((values @ waves.T).argmax(1) == series.y).mean() > 0.97
+    assert values[:, :6].std() > 2 * values[:, -6:].std()

@@ -186,6 +186,36 @@ def draw_spikes(rng: Generator, n: int) -> Series:
     return Series(x, y=y, truth=np.any(spikes, axis=0))
 
 
+def draw_triangles(rng: Generator, n: int) -> Series:
+    """A triangle of 7 steps on one of two noises, down or up by class."""
+    y, x = balanced_labels(rng, n, 2), rng.normal(0, 0.5, (n, 60, 2))
+    triangle = SIGN[y][:, None] * np.array([0.5, 1, 1.5, 2, 1.5, 1, 0.5])
+    return Series(x, y=y, truth=written(x, rng.integers(2, 50, n), rng.integers(0, 2, n), triangle))
+
+
+def draw_runs(rng: Generator, n: int) -> Series:
+    """Blocks of the same ten values in random order on two sensors; one block falls or rises by class. Size decides nothing."""
+    values, n_blocks = np.linspace(-1.5, 1.5, 10), 9
+    y, sample = balanced_labels(rng, n, 2), np.arange(n)
+    blocks = rng.permuted(np.tile(values, (n, 2, n_blocks, 1)), axis=-1)  # (N, D, blocks, L)
+    sensor, block = rng.integers(0, 2, n), rng.integers(1, n_blocks - 1, n)
+    blocks[sample, sensor, block] = SIGN[y][:, None] * values
+    decides = np.zeros(blocks.shape, dtype=bool)
+    decides[sample, sensor, block] = True
+    window = rng.integers(0, 11, n)[:, None] + np.arange(80)  # blocks begin at any step
+    cells = (sample[:, None], slice(None), window)
+    x, truth = (v.reshape(n, 2, -1)[cells] for v in (blocks, decides))  # (N, T, D)
+    return Series(x + rng.normal(0, 0.1, x.shape), y=y, truth=truth)
+
+
+def draw_echoes(rng: Generator, n: int) -> Series:
+    """Three equal pulses of 5 steps on either of two sensors, down or up by class: any one of them is enough."""
+    y, x = balanced_labels(rng, n, 2), autoregressive(rng, (n, 120, 2), 0.5, 0.35)
+    start, sensor = places(rng, n, 4, 112, 8, 3), rng.integers(0, 2, (n, 3))
+    pulse = SIGN[y][:, None] * np.array([1, 2, 2.4, 2, 1])
+    return Series(x, y=y, truth=np.any([written(x, start[:, k], sensor[:, k], pulse) for k in range(3)], axis=0))
+
+
 # ------------------------------------------------------------------------------------------------- sets of the last run
 
 
@@ -193,13 +223,6 @@ def draw_bumps(rng: Generator, n: int) -> Series:
     """A bump of 11 steps on one of two smooth signals; its sensor and sign are the class."""
     y, x = balanced_labels(rng, n, 4), smooth(rng, n, 150, 2, 8)
     return Series(x, y=y, truth=written(x, rng.integers(10, 130, n), y // 2, 2 * SIGN[y % 2][:, None] * bump(3, 5)))
-
-
-def draw_triangles(rng: Generator, n: int) -> Series:
-    """A triangle of 7 steps on one of two noises, down or up by class."""
-    y, x = balanced_labels(rng, n, 2), rng.normal(0, 0.5, (n, 60, 2))
-    triangle = SIGN[y][:, None] * np.array([0.5, 1, 1.5, 2, 1.5, 1, 0.5])
-    return Series(x, y=y, truth=written(x, rng.integers(2, 50, n), rng.integers(0, 2, n), triangle))
 
 
 def draw_trends(rng: Generator, n: int) -> Series:
@@ -241,27 +264,37 @@ def draw_flatline(rng: Generator, n: int) -> Series:
     return Series(x, y=y, truth=missing)
 
 
-def draw_runs(rng: Generator, n: int) -> Series:
-    """Blocks of the same ten values in random order on two sensors; one block falls or rises by class. Size decides nothing."""
-    values, n_blocks = np.linspace(-1.5, 1.5, 10), 9
-    y, sample = balanced_labels(rng, n, 2), np.arange(n)
-    blocks = rng.permuted(np.tile(values, (n, 2, n_blocks, 1)), axis=-1)  # (N, D, blocks, L)
-    sensor, block = rng.integers(0, 2, n), rng.integers(1, n_blocks - 1, n)
-    blocks[sample, sensor, block] = SIGN[y][:, None] * values
-    decides = np.zeros(blocks.shape, dtype=bool)
-    decides[sample, sensor, block] = True
-    window = rng.integers(0, 11, n)[:, None] + np.arange(80)  # blocks begin at any step
-    cells = (sample[:, None], slice(None), window)
-    x, truth = (v.reshape(n, 2, -1)[cells] for v in (blocks, decides))  # (N, T, D)
-    return Series(x + rng.normal(0, 0.1, x.shape), y=y, truth=truth)
+def draw_pairs(rng: Generator, n: int) -> Series:
+    """Two bumps of 7 steps on two of four noisy sensors: both down, both up, or the first up and the second down."""
+    y, x = balanced_labels(rng, n, 3), autoregressive(rng, (n, 120, 4), 0.4, 0.45)
+    start, sensors = places(rng, n, 4, 112, 10, 2), rng.permuted(np.tile(np.arange(4), (n, 1)), axis=1)
+    signs = np.array([[-1, -1], [1, 1], [1, -1]])[y]
+    bumps = [written(x, start[:, k], sensors[:, k], 2.5 * signs[:, k, None] * bump(1.5, 3)) for k in range(2)]
+    return Series(x, y=y, truth=np.any(bumps, axis=0))
 
 
-def draw_echoes(rng: Generator, n: int) -> Series:
-    """Three equal pulses of 5 steps on either of two sensors, down or up by class: any one of them is enough."""
-    y, x = balanced_labels(rng, n, 2), autoregressive(rng, (n, 120, 2), 0.5, 0.35)
-    start, sensor = places(rng, n, 4, 112, 8, 3), rng.integers(0, 2, (n, 3))
-    pulse = SIGN[y][:, None] * np.array([1, 2, 2.4, 2, 1])
-    return Series(x, y=y, truth=np.any([written(x, start[:, k], sensor[:, k], pulse) for k in range(3)], axis=0))
+def draw_tempos(rng: Generator, n: int) -> Series:
+    """Two noisy sines of period 12; for 36 steps one of them has the period 6 or 24 by class. Size decides nothing."""
+    y, x = balanced_labels(rng, n, 2), rng.normal(0, 0.2, (n, 150, 2))
+    start, sensor, step = rng.integers(8, 104, n), rng.integers(0, 2, n), np.arange(150)[None, :, None]
+    inside = (step >= start[:, None, None]) & (step < start[:, None, None] + 36) & (np.arange(2) == sensor[:, None, None])
+    period = np.where(inside, np.array([6.0, 24.0])[y, None, None], 12.0)
+    turns = rng.random((n, 1, 2)) + np.cumsum(1 / period, axis=1)  # the phase never jumps
+    return Series(x + np.sin(2 * np.pi * turns), y=y, truth=inside)
+
+
+def draw_ringing(rng: Generator, n: int) -> Series:
+    """A sine that begins with a jump and fades within 30 steps of noise; its period, 5, 8 or 12 steps, is the class."""
+    y, x, g = balanced_labels(rng, n, 3), rng.normal(0, 0.3, (n, 120, 1)), np.arange(30)
+    wave = 2 * np.exp(-g / 15) * np.cos(2 * np.pi * g / np.array([5.0, 8.0, 12.0])[y, None])
+    return Series(x, y=y, truth=written(x, rng.integers(5, 85, n), on_first(n), wave))
+
+
+def draw_plateaus(rng: Generator, n: int) -> Series:
+    """A shift of 24 steps on one of three smooth signals, down or up by class, with edges of 4 steps."""
+    y, x = balanced_labels(rng, n, 2), smooth(rng, n, 160, 3, 6)
+    shape = np.concatenate([np.linspace(0.2, 0.8, 4), np.ones(16), np.linspace(0.8, 0.2, 4)])
+    return Series(x, y=y, truth=written(x, rng.integers(5, 130, n), rng.integers(0, 3, n), 2 * SIGN[y][:, None] * shape))
 
 
 # ------------------------------------------------------------------------------------------------------- the two halves
@@ -294,19 +327,23 @@ GUIDE = _named(
     HeldOut("heldout_relations", 110, draw_relations, ("equal", "opposite"), 2),
     HeldOut("heldout_bursts", 112, draw_bursts, ("period 6", "period 10", "period 16"), 1),
     HeldOut("heldout_spikes", 113, draw_spikes, ("up, up, up", "down, down, down", "up, down, up"), 1),
+    HeldOut("heldout_triangles", 114, draw_triangles, DOWN_UP, 2, arch="lstm"),
+    HeldOut("heldout_runs", 121, draw_runs, ("falling", "rising"), 2, arch="lstm"),
+    HeldOut("heldout_echoes", 122, draw_echoes, DOWN_UP, 2, arch=RESIDUAL),
 )
 """Sets on which settings may be chosen."""
 FINAL = _named(
     HeldOut("heldout_bumps", 111, draw_bumps, TWO_BY_SIGN, 2),
-    HeldOut("heldout_triangles", 114, draw_triangles, DOWN_UP, 2, arch="lstm"),
     HeldOut("heldout_trends", 115, draw_trends, DOWN_UP, 4, arch=RESIDUAL),
     _among(116, 24, "cnn"),
     _among(117, 64, RESIDUAL),
     HeldOut("heldout_long", 118, draw_long, ("period 6", "period 12"), 1),
     HeldOut("heldout_gaps", 119, draw_gaps, TWO_BY_SIGN, 3, arch=RESIDUAL),
     HeldOut("heldout_flatline", 120, draw_flatline, THREE_SENSORS, 3),
-    HeldOut("heldout_runs", 121, draw_runs, ("falling", "rising"), 2, arch="lstm"),
-    HeldOut("heldout_echoes", 122, draw_echoes, DOWN_UP, 2, arch=RESIDUAL),
+    HeldOut("heldout_pairs", 123, draw_pairs, ("down, down", "up, up", "up, down"), 4, arch=RESIDUAL),
+    HeldOut("heldout_tempos", 124, draw_tempos, ("fast", "slow"), 2),
+    HeldOut("heldout_ringing", 125, draw_ringing, ("period 5", "period 8", "period 12"), 1, arch="lstm"),
+    HeldOut("heldout_plateaus", 126, draw_plateaus, DOWN_UP, 3),
 )
 """Sets that are run once, at the end."""
 BATTERY: dict[str, HeldOut] = {**GUIDE, **FINAL}
