@@ -23,6 +23,10 @@ CODES = 4
 """Channels that encode the time of a step."""
 PRICES = 8
 """Prices at which p is evaluated and averaged when explaining."""
+START = -2.0
+"""Logit of p at the middle price where the model's gradient is zero, before training."""
+STEEP = 4.0
+"""Rise of that logit to where the gradient is largest at every scale."""
 SLOPE = math.log(math.exp(0.5) - 1)
 """Start of the slope before its softplus: logits fall by one half from the middle price to the highest."""
 
@@ -106,9 +110,9 @@ class ConvolutionalGenerator(nn.Module):
         self.norm = nn.GroupNorm(1, width)
         self.out = nn.Conv1d(width, 2 * n_channels, 1)
         nn.init.normal_(self.out.weight, std=0.02)
-        start = torch.tensor([-2.0 if gradients else -1.0, SLOPE])
+        start = torch.tensor([START if gradients else -1.0, SLOPE])
         self.out.bias = nn.Parameter(start.repeat_interleave(n_channels))
-        self.gradient_weight = nn.Parameter(torch.full((len(SCALES),), 4 / len(SCALES))) if gradients else None
+        self.gradient_weight = nn.Parameter(torch.full((len(SCALES),), STEEP / len(SCALES))) if gradients else None
 
     def forward(
         self,
@@ -169,3 +173,13 @@ def at_scales(gradient: Tensor, observed: Tensor | None = None) -> list[Tensor]:
     """|gradient| smoothed at every scale, in parts of the sample's largest value, S tensors (B, T, D)."""
     views = [smoothed(gradient.abs(), width, observed) for width in SCALES]
     return [v / v.amax((1, 2), keepdim=True).clamp_min(torch.finfo(v.dtype).tiny) for v in views]
+
+
+def start_probability(gradient: Tensor, observed: Tensor | None = None) -> Tensor:
+    """The p at which the generator starts, at the middle price: a function of the model's gradients alone, (B, T, D).
+
+    Example:
+        >>> start_probability(torch.tensor([[[0.0], [0.0]]])).flatten()  # sigmoid(-2)
+        tensor([0.1192, 0.1192])
+    """
+    return (START + STEEP * torch.stack(at_scales(gradient, observed)).mean(0)).sigmoid()

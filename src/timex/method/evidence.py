@@ -58,7 +58,7 @@ class EvidenceObjective:
         size, variation = priced(p, hyper["free_cells"])
         cost = hyper["price_low"] * (hyper["price_high"] / hyper["price_low"]) ** ((price[:, 0, 0] + 1) / 2)
         terms = {"sufficiency": suffices, "necessity": remains, "size": cost * size, "variation": variation}
-        weight = weights(batch["logits"], batch["blank"], self.fill, self.forecasts)
+        weight = openness(batch["logits"], batch["blank"], self.fill, self.forecasts)
         terms = {name: (weight * value).mean() for name, value in terms.items()}
         total = terms["sufficiency"] + hyper["lam_hidden"] * terms["necessity"] + terms["size"]
         return {"loss": total + hyper["lam_variation"] * terms["variation"], **terms, "kept": p.mean()}
@@ -93,12 +93,12 @@ class EvidenceObjective:
         return (whole - from_kept).relu() / unit, (from_hidden - none).relu() / unit
 
 
-def weights(answer: Tensor, blank: Tensor, fill: str, forecasts: bool) -> Tensor:
-    """How much every sample counts when masks are learned and smoothed, (B,).
+def openness(answer: Tensor, blank: Tensor, fill: str, forecasts: bool) -> Tensor:
+    """How much the evidence says about a sample's cells, (B,): 0 if a blank series gets its class for sure, 1 if not at all.
 
-    A class that a blank series gets as well needs no kept cell. Its samples would empty their masks and leave their cells
-    without an order. They count less, and the generator treats them as it learns from the other classes. A shift has no blank
-    series, and a forecast no classes: all samples count the same.
+    A class that a blank series gets as well needs no kept cell, so its samples would teach the generator to empty their masks.
+    They count less in the loss, and their explanations rest on the model's gradients instead (`explain.keep_probability`). A
+    shift has no blank series, and a forecast has no classes: all samples count the same.
 
     Args:
         answer: The model's outputs for the series, (B, C).

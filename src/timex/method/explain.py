@@ -5,13 +5,15 @@ Shapes: B samples, T time steps, D channels, C classes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from timex.engine import Tensors
-from timex.method.convolutional import ConvolutionalGenerator
+from timex.method.convolutional import ConvolutionalGenerator, start_probability
+from timex.method.evidence import openness
 from timex.method.losses import cosine_similarity, js
 from timex.method.masking import filled
 from timex.reference.base import Output, ReferenceModel
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from timex.method.fit import Fitted
     from timex.method.task import Task
 
+Masked = Callable[[Tensor, Tensor | None, Tensor, Tensor], tuple[Tensor, Tensor | None]]
+"""Hides cells, see `TimeXModel.masked`."""
 CHUNK_CELLS = 2**23
 """Attention weights (chunk x T x T) held at once while explaining: about 32 MB each."""
 
@@ -28,6 +32,14 @@ CHUNK_CELLS = 2**23
 def context_of(out: Output, forecasts: bool) -> Tensor:
     """The model's embedding and its probabilities or forecast values, which the generator reads, (B, Z + C)."""
     return torch.cat([out.z, out.logits if forecasts else out.logits.softmax(-1)], dim=-1).float()
+
+
+def blank_answer(
+    reference: ReferenceModel, masked: Masked, x: Tensor, times: Tensor | None, observed: Tensor | None, mean: Tensor
+) -> Tensor:
+    """The model's outputs for the series with every cell hidden, (B, C)."""
+    hidden, attended = masked(x, observed, torch.zeros_like(x), mean)
+    return reference.output(hidden, times, observed, attended).logits
 
 
 def model_gradients(
@@ -57,6 +69,8 @@ def explain_batch(
     batch = {"x": x, "times": times, "observed": observed, "logits": logits}
     if isinstance(by.model.generator, ConvolutionalGenerator):
         batch |= generator_inputs(by, x, times, observed)
+        mean = torch.as_tensor(by.baseline.mean, device=x.device)
+        batch["blank"] = blank_answer(by.reference, by.model.masked, x, times, observed, mean)
     given = {name: value for name, value in batch.items() if value is not None}
     p = smoothed_probability(keep_probability(by, given), smoothing, observed)
     found = explain_masks(by, given, p)
@@ -109,12 +123,18 @@ def generator_inputs(by: Task | Fitted, x: Tensor, times: Tensor | None, observe
 
 @torch.no_grad()
 def keep_probability(by: Task | Fitted, batch: Tensors) -> Tensor:
-    """The probability p of being kept before smoothing, (B, T, D); 0 where nothing was measured."""
+    """The probability p of being kept before smoothing, (B, T, D); 0 where nothing was measured.
+
+    With the evidence objective it is open * p + (1 - open) * p_start. The generator learned p from the evidence, which says
+    nothing about a class that a blank series gets too (open = 0): there p_start follows the model's gradients alone.
+    """
     generator, x, times, observed = by.model.generator, batch["x"], batch.get("times"), batch.get("observed")
     if isinstance(generator, ConvolutionalGenerator):
-        prices = by.config.evidence
-        curve = generator(x, batch.get("gradient"), batch["context"], times, observed)
-        p = curve.p(prices.price_low, prices.price_high)
+        prices, gradient = by.config.evidence, batch.get("gradient")
+        p = generator(x, gradient, batch["context"], times, observed).p(prices.price_low, prices.price_high)
+        if gradient is not None:
+            open_ = openness(batch["logits"], batch["blank"], by.fill, by.config.forecasts)[:, None, None]
+            p = open_ * p + (1 - open_) * start_probability(gradient, observed)
     else:
         p = generator(x, times, observed)
     return p.float() if observed is None else torch.where(observed, p, 0.0).float()

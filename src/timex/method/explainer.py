@@ -77,7 +77,7 @@ class TimeX(Explainer[Fitted]):
     """
 
     name = "timex"
-    cost = "generator.gradient_points + 2"
+    cost = "generator.gradient_points + 3"
     config_class: ClassVar[type[TimeXConfig]] = TimeXConfig
     needs_fit = True
     needs_gradients = True

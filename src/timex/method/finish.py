@@ -18,7 +18,7 @@ from torch import Tensor
 
 from timex.engine import Tensors
 from timex.method.config import TimeXConfig
-from timex.method.evidence import weights
+from timex.method.evidence import openness
 from timex.method.explain import chunk_size, explain_masks, keep_probability, smoothed_probability
 from timex.method.landmarks import Landmarks, medoids, survey
 from timex.method.masking import filled
@@ -36,7 +36,7 @@ MAX_GAP = 256
 """Validation series on which the smoothing is chosen, at most."""
 MAX_ASKED = 32
 """The same for a black box, whose answers may cost money: each series takes some 140 of them."""
-NEARLY = 0.05
+NEARLY = 0.1
 """Share of the gap that a wider smoothing may cost."""
 
 History = tuple[dict[str, Any], ...]
@@ -121,10 +121,10 @@ def best_smoothing(task: Task, p: Tensor) -> int:
     """The width of the smoothing that the model chooses: that with the largest gap of p, or a wider one that is nearly as good.
 
     The generator is trained on the evidence itself, so p keeps few cells of a motif, and its gap hardly asks for smoothing.
-    The gradients did not see the loss: their best width tells how long a motif is for the model. A wider one is taken up to
-    half of that, if it costs at most `NEARLY` of the gap.
+    The gradients did not see the loss: their best width, the one that `gradients` takes, tells how long a motif is for the
+    model. A wider one is taken up to half of that, if it costs at most `NEARLY` of the gap.
     """
-    gaps = gaps_of(task, p)
+    gaps = gaps_of(task, p, by_openness=True)
     best = largest(gaps)
     gradient = task.member.val.get("gradient")
     if gradient is None:
@@ -135,12 +135,13 @@ def best_smoothing(task: Task, p: Tensor) -> int:
 
 
 @torch.no_grad()
-def gaps_of(task: Task, attribution: Tensor) -> dict[int, float]:
+def gaps_of(task: Task, attribution: Tensor, by_openness: bool = False) -> dict[int, float]:
     """The mean gap of evidence on validation series by the width of the smoothing, by the frozen model's answers.
 
     Args:
         task: The fit.
         attribution: Scores of its validation series, (N, T, D).
+        by_openness: Weight the series by their openness, as the loss does.
     """
     mean, std = (torch.as_tensor(v, device=task.device) for v in task.baseline)
     most = MAX_ASKED if isinstance(task.reference, Distilled) else MAX_GAP
@@ -151,9 +152,10 @@ def gaps_of(task: Task, attribution: Tensor) -> dict[int, float]:
             x, times, observed = batch["x"], batch.get("times"), batch.get("observed")
             answer = partial(_answer, task, times, observed)
             fill, blank = filled(task.fill, x, mean, std, None), answer(mean.expand_as(x))
-            weight = weights(batch["logits"], blank, task.fill, task.config.forecasts)
             gap_of = partial(gap, answer, x, fill=fill, blank=blank, spread=task.spread, observed=observed)
-            yield partial(_weighted, gap_of, weight), batch["attribution"], observed
+            if by_openness:
+                gap_of = partial(_weighted, gap_of, openness(batch["logits"], blank, task.fill, task.config.forecasts))
+            yield gap_of, batch["attribution"], observed
 
     return gaps_by_width(parts())
 

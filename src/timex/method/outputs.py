@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from timex.engine import Noise, Tensors
-from timex.method.explain import chunk_size, context_of, model_gradients
+from timex.method.explain import Masked, blank_answer, chunk_size, context_of, model_gradients
 from timex.method.masking import time_shifted
 from timex.records import Baseline, Series
 from timex.reference.base import ReferenceModel
@@ -46,7 +45,7 @@ class FrozenModel:
     """
 
     reference: ReferenceModel
-    masked: Callable[[Tensor, Tensor | None, Tensor, Tensor], tuple[Tensor, Tensor | None]]
+    masked: Masked
     mean: Tensor
     spread: float | None
 
@@ -79,8 +78,7 @@ def outputs_of(frozen: FrozenModel, series: Series, n_points: int) -> Tensors:
         x, times, observed = b["x"], b.get("times"), b.get("observed")
         with torch.no_grad(), beside(b):
             out = reference.output(x, times, observed)
-            hidden, attended = frozen.masked(x, observed, torch.zeros_like(x), frozen.mean)
-            blank = reference.output(hidden, times, observed, attended).logits
+            blank = blank_answer(reference, frozen.masked, x, times, observed, frozen.mean)
         if not (out.z.isfinite().all() and out.logits.isfinite().all()):
             raise ValueError("The model gives NaN or inf on some samples: explain a model with finite outputs.")
         found = {"z": out.z, "logits": out.logits, "blank": blank, "context": context_of(out, frozen.spread is not None)}
