@@ -24,7 +24,7 @@ from common import data_of, parser, write
 
 from timex import Series, TimeX, TimeXConfig, check
 from timex.bench.recipes import QUICK, few, in_paper
-from timex.explainers.base import Batch
+from timex.explainers.batch import Batch
 from timex.io.atomic import atomic_path
 from timex.metrics import truth_scores
 from timex.records import Dataset

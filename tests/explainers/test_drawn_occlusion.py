@@ -11,7 +11,7 @@ from timex.explainers import (
     FeaturePermutation,
     FeaturePermutationConfig,
 )
-from timex.explainers.base import uniform_per_sample
+from timex.explainers.batch import uniform_per_sample
 
 N, T, D, C, R = 4, 9, 2, 3, 3
 

@@ -15,7 +15,7 @@ from timex.explainers import (
     OcclusionConfig,
     Saliency,
 )
-from timex.explainers.base import uniform_per_sample
+from timex.explainers.batch import uniform_per_sample
 from timex.reference import CNN, LSTM
 
 N, T, D, C = 4, 9, 2, 3

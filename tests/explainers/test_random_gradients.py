@@ -17,7 +17,7 @@ from timex.explainers import (
     Timing,
     TimingConfig,
 )
-from timex.explainers.base import uniform_per_sample
+from timex.explainers.batch import uniform_per_sample
 from timex.explainers.random_gradients import held_cells
 
 N, T, D, C = 4, 11, 2, 3

@@ -10,7 +10,7 @@ from sklearn.linear_model import Ridge
 from torch import nn
 
 from timex.explainers import KernelShap, Lime, LimeConfig, SegmentsConfig
-from timex.explainers.base import uniform_per_sample
+from timex.explainers.batch import uniform_per_sample
 from timex.explainers.segmentation import change_points, labels_of, uniform_cuts
 from timex.explainers.segments import all_sets, random_sets
 

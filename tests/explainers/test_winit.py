@@ -7,7 +7,7 @@ from loops import winit_by_loop
 from torch import nn
 
 from timex.explainers import WinIT, WinITConfig
-from timex.explainers.base import Batch
+from timex.explainers.batch import Batch
 from timex.explainers.winit import Generator, ahead, up_to, window_differences
 from timex.reference import CNN, LSTM, Transformer
 

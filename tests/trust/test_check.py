@@ -14,7 +14,7 @@ from windows import C, D, T, windows_model, windows_series
 
 from timex import Series, TimeX, TimeXConfig, check
 from timex.explainers import Amplitude, Gradients, IntegratedGradients, Occlusion, Random
-from timex.explainers.base import uniform_per_sample
+from timex.explainers.batch import uniform_per_sample
 from timex.metrics import distance_from
 from timex.records import Explanation
 from timex.trust.measure import measured, over_time, probe_of, recall_over_chance

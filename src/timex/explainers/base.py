@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, Protocol, Self, TypeVar, Unpack, final
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, Unpack, final
 
 import numpy as np
 import torch
@@ -16,12 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from timex.checks import check_labels, checked_device
-from timex.engine import Checkpoint, Noise, Tensors, mix
-from timex.explainers.splitting import labelled, parts_of, some_of, split
-from timex.explainers.target import RUNNER_UP, about, contrasted, runner_up, target_indices
+from timex.engine import Checkpoint, Tensors
+from timex.explainers.batch import Batch, expect_finite, rows_at_once
+from timex.explainers.conventions import Conventions
+from timex.explainers.splitting import drawn, labelled, split
+from timex.explainers.target import about, contrasted, part_of_target, wanted_classes
 from timex.io.pieces import holds_more, pieces_of
 from timex.io.sources import with_steps
-from timex.io.stored import Stored
 from timex.records import Explanation, Series, as_series, to_tensor
 from timex.reference.adapt import adapt, model_hash, tried
 from timex.reference.adaptation import Adaptation, How, Target
@@ -32,32 +33,8 @@ from timex.reference.probes import require_gradient
 if TYPE_CHECKING:
     from timex.trust.check import Check
 
-CHUNK_CELLS = 2**23
-"""Activations of one layer (rows x T x max(T, 64)) in one pass through the model on a CPU: about 32 MB."""
-CHUNK_CELLS_MAX = 2**28
-"""The same on a GPU with enough free memory."""
 MAX_VAL = 512
 """Validation samples that baselines use at most."""
-
-
-class Batch(NamedTuple):
-    """Samples on the device, as `_explain` gets them.
-
-    Attributes:
-        x: Series, (B, T, D).
-        target: The class to explain, (B,).
-        times: Times of the steps, (B, T), or None for 1..T.
-        observed: Measured cells, (B, T, D), or None for all.
-        place: The index of each sample in the data, (B,), for random numbers that do not depend on chunks.
-        logits: The model's logits, (B, C).
-    """
-
-    x: Tensor
-    target: Tensor
-    times: Tensor | None
-    observed: Tensor | None
-    place: Tensor
-    logits: Tensor
 
 
 class FittedRecord(Protocol):
@@ -71,7 +48,7 @@ class FittedRecord(Protocol):
 F = TypeVar("F", bound=FittedRecord)
 
 
-class Explainer(ABC, Generic[F]):
+class Explainer(Conventions, ABC, Generic[F]):
     """Explains the predictions of a frozen model.
 
     Subclasses write `_explain`, and `_fit` if they learn from data first. Class attributes state what they can do.
@@ -167,7 +144,7 @@ class Explainer(ABC, Generic[F]):
         if self.needs_fit:
             places = None
             if holds_more(x) and times is None and observed is None:
-                x, x_val, y, places = self._drawn(x, x_val, y)
+                x, x_val, y, places = drawn(x, x_val, y, getattr(self.config, "seed", 0), *self._limits())
             train = labelled(self._accepted(as_series(x, times, observed)), y)
             val = None if x_val is None else self._accepted(as_series(x_val, times_val, observed_val))
             self._try_model(train, scale_numbers=True)
@@ -177,23 +154,6 @@ class Explainer(ABC, Generic[F]):
             fitted = self._fit(train, val, progress, **more)
             self.fitted_ = fitted if places is None else self._placed(fitted, places)
         return self
-
-    def _drawn(self, x: Any, x_val: Any, y: Any) -> tuple[Series, Any, Any, NDArray[np.int64]]:
-        """The series that a fit uses of those that are stored: to train and to validate on, labels, and the former's indices.
-
-        They are those that the fit would use of the same series in memory.
-        """
-        seed, (most, most_val) = getattr(self.config, "seed", 0), self._limits()
-        with Stored(x) as stored:
-            if x_val is None:
-                kept, held = parts_of(len(stored), seed, most_val)
-                kept, val = kept[some_of(len(kept), most, seed)], stored.take(held)
-            else:
-                kept, val = some_of(len(stored), most, seed), x_val
-                if holds_more(x_val):
-                    with Stored(x_val) as other:
-                        val = other.take(some_of(len(other), most_val, seed))
-            return stored.take(kept), val, None if y is None else np.asarray(y)[kept], kept
 
     def _limits(self) -> tuple[int | None, int]:
         """How many series a fit trains on at most, and how many it validates on."""
@@ -295,7 +255,7 @@ class Explainer(ABC, Generic[F]):
         first = 0
         for series in pieces:
             n = len(series)
-            yield self.explain_part(series, first, _of_part(target, first, n), _of_part(contrast, first, n))
+            yield self.explain_part(series, first, part_of_target(target, first, n), part_of_target(contrast, first, n))
             first += n
 
     def _file_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -355,23 +315,17 @@ class Explainer(ABC, Generic[F]):
         return {name: value.detach().cpu() for name, value in found.items()}
 
     def _wanted(self, logits: Tensor, target: Any, start: int, n: int, classes: tuple[str, ...]) -> Tensor:
-        """The class to explain for every sample of a chunk that starts at `start` of n, (B,)."""
-        b = len(logits)
-        if self._reference.numbers:
-            if target is not None:
-                raise ValueError(f"Expected target= in {type(self).__name__}(model, target=...), where numbers are chosen.")
-            if self.numbers == "one" and logits.shape[1] > 1:
-                raise ValueError(
-                    f"{type(self).__name__} explains one number at a time and the model gives {logits.shape[1]}: choose one "
-                    f"with {type(self).__name__}(model, target=INDEX), or use timex or gradients, which explain all together."
-                )
-            return torch.zeros(b, dtype=torch.int64, device=logits.device)
-        if target is None:
-            return logits.argmax(-1)
-        if isinstance(target, str) and target == RUNNER_UP:
-            return runner_up(logits)
-        every = check_labels(target_indices(target, n, classes), n, logits.shape[1])
-        return torch.as_tensor(every[start : start + b], device=self.device)
+        """The class to explain for every sample of a chunk that starts at `start` of n, (B,); 0 for numbers."""
+        if not self._reference.numbers:
+            return wanted_classes(logits, target, start, n, classes)
+        if target is not None:
+            raise ValueError(f"Expected target= in {type(self).__name__}(model, target=...), where numbers are chosen.")
+        if self.numbers == "one" and logits.shape[1] > 1:
+            raise ValueError(
+                f"{type(self).__name__} explains one number at a time and the model gives {logits.shape[1]}: choose one "
+                f"with {type(self).__name__}(model, target=INDEX), or use timex or gradients, which explain all together."
+            )
+        return torch.zeros(len(logits), dtype=torch.int64, device=logits.device)
 
     def _finish_explain(self) -> None:
         """Called after the last chunk of an `explain`."""
@@ -389,32 +343,6 @@ class Explainer(ABC, Generic[F]):
             else f", fitted for {self.fitted_.shape[0]} steps x {self.fitted_.shape[1]} channels"
         )
         return f"{type(self).__name__}({type(self.model).__name__}{state})"
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """What the explainer was made with, as scikit-learn asks for it."""
-        return dict(self._given)
-
-    def set_params(self, **params: Any) -> Self:
-        """Make the explainer anew with other arguments; what was fitted is forgotten."""
-        self.__init__(**{**self._given, **params})  # type: ignore[misc]
-        self.fitted_, self._tried = None, None
-        return self
-
-    def __sklearn_clone__(self) -> Self:
-        """An unfitted explainer of the same model, which is not copied here."""
-        return type(self)(**self._given)
-
-    def attribute(self, inputs: Any, target: Any = None) -> Any:
-        """Captum's calling convention: attributions of the shape, type and device of `inputs`, a tensor or a tuple of one."""
-        if isinstance(inputs, tuple):
-            if len(inputs) != 1:
-                raise ValueError(f"Expected one tensor of series, got {len(inputs)}: give other inputs with forward=.")
-            return (self.attribute(inputs[0], target),)
-        if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
-            kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
-            raise ValueError(f"Expected inputs as a tensor of floating-point numbers, got {kind}: pass it as float32.")
-        attribution = self.explain(inputs, target if self.takes_target else None).attribution
-        return torch.as_tensor(attribution, device=inputs.device, dtype=inputs.dtype).reshape(inputs.shape)
 
     def check(self, x: ArrayLike | Tensor | Series, train: Series | None = None, **options: Any) -> Check:
         """Whether to trust explanations of these series, by the model's own answers: `timex.trust.check`."""
@@ -534,49 +462,8 @@ class Explainer(ABC, Generic[F]):
 
     def _rows(self, shape: tuple[int, ...]) -> int:
         """How many series of shape (..., T, D) may pass through the model at once."""
-        t, d = shape[-2:]
-        cells = CHUNK_CELLS
-        if self.device.type == "cuda":  # a pass with gradients keeps some dozens of such activations
-            free, _ = torch.cuda.mem_get_info(self.device)
-            free += torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-            cells = min(CHUNK_CELLS_MAX, max(cells, free // (4 * 64)))
-        return max(1, min(2**16, cells // (t * max(t, d, 64))))
+        return rows_at_once(shape, self.device)
 
     def _copies(self, shape: tuple[int, ...]) -> int:
         """How many altered copies of one sample (..., T, D) pass through the model together."""
         return 1
-
-
-def expect_finite(values: Tensor, what: str, start: int, x: Tensor) -> None:
-    """Raise a `ValueError` that names the samples whose values are NaN or infinite.
-
-    Args:
-        values: A value or more per sample of a chunk, (B, ...).
-        what: What the values are.
-        start: The place of the first sample of the chunk in the data.
-        x: The series, (B, T, D): very large ones are the usual reason.
-    """
-    bad = ~values.isfinite().flatten(1).all(dim=1)  # (B,)
-    if bool(bad.any()):
-        first = int(bad.nonzero()[0])
-        raise ValueError(
-            f"Expected finite numbers, got NaN or inf as {what} for {int(bad.sum())} of {len(bad)} samples, first for sample "
-            f"{start + first}, whose largest value is {float(x[first].abs().max()):.3g}: scale the series as the model's "
-            "training data, or leave these samples out."
-        )
-
-
-def _of_part(target: Any, first: int, n: int) -> Any:
-    """The targets of n samples from the index `first`; one class for all stays as it is."""
-    return target if target is None or isinstance(target, str) or np.ndim(target) == 0 else target[first : first + n]
-
-
-def uniform_per_sample(seed: int, place: Tensor, *shape: int) -> Tensor:
-    """Uniform noise (B, *shape) on (0, 1) that depends on the seed and each sample's place in the data, not on chunks.
-
-    >>> both, second = (uniform_per_sample(7, torch.tensor(i), 3) for i in ([0, 1], [1]))
-    >>> torch.equal(both[1:], second)
-    True
-    """
-    keys = mix(mix(torch.tensor(seed, device=place.device)) + place)
-    return torch.vmap(lambda key: Noise(key).uniform(*shape))(keys)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from timex.explainers.base import Batch, Explainer, uniform_per_sample
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch, uniform_per_sample
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,8 @@ from torch.func import functional_call
 
 from timex import engine
 from timex.engine import Noise, Tensors
-from timex.explainers.base import Batch, Explainer
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch
 from timex.explainers.shapley import random_ranks, shapley_values
 from timex.nn.layers import TransformerEncoder, mean_over_time, mlp_head, observed_steps
 from timex.progress import training_bar

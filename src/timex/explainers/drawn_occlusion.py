@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from timex.explainers.base import Batch, Explainer, uniform_per_sample
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch, uniform_per_sample
 from timex.explainers.random_gradients import Background
 from timex.explainers.splitting import split
 from timex.records import Series

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from timex.engine import Tensors
-from timex.explainers.base import Batch, Explainer
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch
 from timex.records import Series
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from timex.explainers.base import Batch, Explainer
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch
 from timex.reference.beside import each
 
 

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from timex.explainers.base import Batch, Explainer
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch
 from timex.explainers.gradients import CaptumExplainer, _Forward
 from timex.nn.attention import attention_weights
 from timex.nn.layers import EncoderLayer, observed_steps, with_time

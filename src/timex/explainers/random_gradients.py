@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from timex.engine import normal_from_uniform
-from timex.explainers.base import Batch, Explainer, uniform_per_sample
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch, uniform_per_sample
 from timex.records import Series
 from timex.settings import Settings, setting
 

@@ -14,7 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from timex.explainers.base import Batch, Explainer, uniform_per_sample
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch, uniform_per_sample
 from timex.explainers.segmentation import change_points, labels_of, lines_across, shape_changes, uniform_cuts
 from timex.settings import Settings, setting
 

@@ -17,7 +17,8 @@ from torch.func import functional_call
 
 from timex import engine
 from timex.engine import Noise, Tensors
-from timex.explainers.base import Batch, Explainer
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch
 from timex.progress import training_bar
 from timex.records import Series
 from timex.reference.beside import beside

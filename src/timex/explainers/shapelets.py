@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from timex.explainers.base import Batch
+from timex.explainers.batch import Batch
 from timex.explainers.segments import KernelShap, SegmentsConfig
 from timex.records import Series
 from timex.settings import setting

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from timex.explainers.base import Batch, Explainer, uniform_per_sample
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch, uniform_per_sample
 
 
 @torch.no_grad()

@@ -12,7 +12,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from timex.explainers.base import Batch, Explainer
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch
 from timex.explainers.splitting import split
 from timex.records import Baseline, Series
 from timex.reference.evidence import Part, evidence, gap, gaps_by_width, log_odds, path_gradients, smoothed

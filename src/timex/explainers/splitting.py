@@ -6,11 +6,14 @@ Shapes: N samples, T time steps, D channels.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from timex.io.pieces import holds_more
+from timex.io.stored import Stored
 from timex.records import Series
 
 Indices = NDArray[np.int64]
@@ -35,6 +38,23 @@ def split(train: Series, val: Series | None, seed: int, most: int) -> tuple[Seri
         return train, _sample(val, most, seed), np.arange(len(train))
     kept, held = parts_of(len(train), seed, most)
     return train.take(kept), train.take(held), kept
+
+
+def drawn(x: Any, x_val: Any, y: Any, seed: int, most: int | None, most_val: int) -> tuple[Series, Any, Any, Indices]:
+    """The series that a fit uses of those that are stored: to train and to validate on, labels, and the former's indices.
+
+    They are those that the fit would use of the same series in memory.
+    """
+    with Stored(x) as stored:
+        if x_val is None:
+            kept, held = parts_of(len(stored), seed, most_val)
+            kept, val = kept[some_of(len(kept), most, seed)], stored.take(held)
+        else:
+            kept, val = some_of(len(stored), most, seed), x_val
+            if holds_more(x_val):
+                with Stored(x_val) as other:
+                    val = other.take(some_of(len(other), most_val, seed))
+        return stored.take(kept), val, None if y is None else np.asarray(y)[kept], kept
 
 
 def parts_of(n: int, seed: int, most: int) -> tuple[Indices, Indices]:

@@ -11,9 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from timex.checks import check_labels
 from timex.records import Explanation, Series
 
 log = logging.getLogger(__name__)
@@ -38,6 +40,29 @@ def target_indices(target: ArrayLike | Tensor, n: int, classes: Sequence[str] = 
     if given.dtype.kind in "UO" and given.size and all(isinstance(name, str) for name in given.ravel()):
         given = np.array([_index(str(name), classes) for name in given.ravel()]).reshape(given.shape)
     return np.full(n, given) if given.ndim == 0 else given
+
+
+def wanted_classes(logits: Tensor, target: Any, start: int, n: int, classes: Sequence[str]) -> Tensor:
+    """The class to explain for every sample of a chunk, (B,): the predicted one, the runner-up, or what `target` says.
+
+    Args:
+        logits: The model's logits of the chunk, (B, C).
+        target: As `Explainer.explain` takes it.
+        start: The place of the chunk's first sample among the n that are explained.
+        n: Number of samples that are explained.
+        classes: Class names in the order of the labels.
+    """
+    if target is None:
+        return logits.argmax(-1)
+    if isinstance(target, str) and target == RUNNER_UP:
+        return runner_up(logits)
+    every = check_labels(target_indices(target, n, classes), n, logits.shape[1])
+    return torch.as_tensor(every[start : start + len(logits)], device=logits.device)
+
+
+def part_of_target(target: Any, first: int, n: int) -> Any:
+    """The targets of n samples from the index `first`; one class for all stays as it is."""
+    return target if target is None or isinstance(target, str) or np.ndim(target) == 0 else target[first : first + n]
 
 
 def about(series: Series, target: int | tuple[int, ...] | None) -> Series:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from timex.explainers.base import Batch
+from timex.explainers.batch import Batch
 from timex.explainers.segments import KernelShap, SegmentsConfig, channel_fill
 from timex.settings import setting
 

@@ -15,7 +15,8 @@ from torch.func import functional_call
 
 from timex import engine
 from timex.engine import Noise, Tensors, normal_from_uniform
-from timex.explainers.base import Batch, Explainer, uniform_per_sample
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch, uniform_per_sample
 from timex.progress import training_bar
 from timex.records import Series
 from timex.reference.base import ReferenceModel

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from timex.checks import check_scaling
 from timex.engine import Checkpoint, Diverged, Tensors
-from timex.explainers.base import Batch, Explainer
+from timex.explainers.base import Explainer
+from timex.explainers.batch import Batch
 from timex.explainers.target import about, about_names
 from timex.io.folder import readable
 from timex.method import storage

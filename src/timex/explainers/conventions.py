@@ -1,0 +1,51 @@
+"""How other libraries call an explainer: scikit-learn reads its parameters and clones it, Captum asks for attributions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from timex.records import Explanation
+
+
+class Conventions:
+    """The methods of scikit-learn and Captum, for `Explainer`."""
+
+    takes_target: ClassVar[bool]
+    fitted_: Any
+    _given: dict[str, Any]
+    _tried: Any
+
+    if TYPE_CHECKING:
+
+        def explain(self, x: Any, target: Any = None) -> Explanation:
+            """See `Explainer.explain`."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What the explainer was made with, as scikit-learn asks for it."""
+        return dict(self._given)
+
+    def set_params(self, **params: Any) -> Self:
+        """Make the explainer anew with other arguments; what was fitted is forgotten."""
+        self.__init__(**{**self._given, **params})  # type: ignore[misc]
+        self.fitted_, self._tried = None, None
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        """An unfitted explainer of the same model, which is not copied here."""
+        return type(self)(**self._given)
+
+    def attribute(self, inputs: Any, target: Any = None) -> Any:
+        """Captum's calling convention: attributions of the shape, type and device of `inputs`, a tensor or a tuple of one."""
+        if isinstance(inputs, tuple):
+            if len(inputs) != 1:
+                raise ValueError(f"Expected one tensor of series, got {len(inputs)}: give other inputs with forward=.")
+            return (self.attribute(inputs[0], target),)
+        if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
+            kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
+            raise ValueError(f"Expected inputs as a tensor of floating-point numbers, got {kind}: pass it as float32.")
+        attribution = self.explain(inputs, target if self.takes_target else None).attribution
+        return torch.as_tensor(attribution, device=inputs.device, dtype=inputs.dtype).reshape(inputs.shape)
