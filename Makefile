@@ -5,7 +5,7 @@ CORE := .venv/.core
 DEV := .venv/.dev
 MODELS := .venv/.models
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# Two workers; tests/conftest.py gives each of them one thread. worksteal keeps neighbouring tests and their fixtures together.
+# Two workers; conftest.py gives each of them one thread. worksteal keeps neighbouring tests and their fixtures together.
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
 
 .PHONY: demo test test-slow check format lint types docs clean

@@ -228,13 +228,22 @@ def test_numbers_are_scaled_by_the_training_series():
     torch.testing.assert_close(model.in_own_units(scaled), 100 + 50 * plain(2)(x))
 
 
+def sure(h):
+    """Sigmoids near 0 and 1, as a trained model gives."""
+    return (50 * (h - h.mean(0))).sigmoid()
+
+
 def test_outputs_between_0_and_1_are_noticed():
     with pytest.warns(
         UserWarning, match=r"lie between 0 and 1 and do not sum to 1, so they are no logits of classes: .*multilabel"
     ):
-        adapt(replying(torch.sigmoid), series())
+        adapt(replying(sure), series())
     with pytest.warns(UserWarning, match=r"lie between 0 and 1, as probabilities do, and logits are expected: pass output="):
-        adapt(replying(torch.sigmoid, 1), series(), task="binary")
+        adapt(replying(sure, 1), series(), task="binary")
+
+
+def test_small_logits_are_not_taken_for_sigmoids():
+    adapt(replying(torch.sigmoid), series())  # all of them near .5; a warning would be an error
 
 
 # ------------------------------------------------------------------------------------------------------- the embedding

@@ -181,9 +181,15 @@ def are_probabilities(logits: Tensor) -> bool:
 
 
 def look_like_shares(answer: Tensor) -> bool:
-    """Whether outputs lie in 0..1 and differ, as those of a sigmoid do."""
+    """Whether outputs lie in 0..1 and near both ends of it, as those of a trained model with a sigmoid do.
+
+    A few small logits often lie in 0..1 by chance, but hardly ever near both ends.
+
+    >>> look_like_shares(torch.tensor([0.1, 0.9])), look_like_shares(torch.tensor([0.4, 0.6]))
+    (True, False)
+    """
     inside = bool(((answer >= 0) & (answer <= 1)).all())
-    return inside and answer.numel() > 1 and float(answer.max() - answer.min()) > 0
+    return inside and answer.numel() > 1 and float(answer.min()) < 0.25 and float(answer.max()) > 0.75
 
 
 def log_probabilities(p: Tensor) -> Tensor:
