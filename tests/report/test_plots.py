@@ -10,6 +10,7 @@ from matplotlib._pylab_helpers import Gcf
 from matplotlib.collections import PolyCollection, QuadMesh
 
 from timex.report import plots, style
+from timex.report.plots.sample import Sample
 
 N, T, D = 5, 12, 3
 
@@ -172,6 +173,22 @@ class TestTime:
         steps = np.tile(np.arange(1, T + 1, dtype=np.float32), (N, 1))
         assert plots.plot_explanation(make(times=steps)).axes[D - 1].get_xlabel() == "step"
         assert plots.plot_explanation(make(sampling_rate=360.0)).axes[D - 1].get_xlabel() == "time in ms (360 steps per second)"
+
+    @pytest.mark.parametrize(
+        ("steps", "rate", "label", "last"),
+        [
+            (100, 1.0, "time in s (one step = 1 s)", 99),
+            (100, 1 / 60, "time in min (one step = 1 min)", 99),
+            (96, 1 / 3600, "time in h (one step = 1 h)", 95),
+            (96, 1 / 900, "time in h (one step = 15 min)", 23.75),
+            (100, 1 / 86_400, "time in days (one step = 1 day)", 99),
+            (100, 1 / 172_800, "time in days (one step = 2 days)", 198),
+        ],
+    )
+    def test_slow_sampling_is_an_interval_in_hours_or_days(self, steps, rate, label, last):
+        drawn = Sample.of(make(t=steps, d=1, sampling_rate=rate), 0)
+        assert drawn.clock.label == label
+        assert drawn.times[[0, -1]].tolist() == pytest.approx([0, last])
 
     @pytest.mark.parametrize("n_seen", [0, 1])
     def test_hardly_anything_observed_still_draws(self, n_seen):

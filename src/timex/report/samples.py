@@ -50,23 +50,48 @@ class Clock(NamedTuple):
         return (np.asarray(times, dtype=np.float64) - self.origin) * self.factor
 
 
+UNITS = {
+    "ms": (0.001, 5.0),
+    "s": (1.0, 600.0),
+    "min": (60.0, 3 * 3600.0),
+    "h": (3600.0, 10 * 86_400.0),
+    "days": (86_400.0, float("inf")),
+}
+"""Units of a time axis: the seconds of one, and the longest series in seconds that is drawn with it."""
+
+
 def clock(series: Series, times: NDArray[Any]) -> Clock:
     """The axis of some drawn times (..., S).
 
-    Numbered steps 1..S become milliseconds, seconds or minutes since the first one if the sampling rate is known. Times that
-    the user gave stay as they are.
+    Numbered steps 1..S become milliseconds to days since the first one if the sampling rate is known. Times that the user gave
+    stay as they are.
 
     >>> clock(Series(np.zeros((1, 3, 1)), sampling_rate=250.0), np.arange(1, 4)).label
     'time in ms (250 steps per second)'
+    >>> clock(Series(np.zeros((1, 24, 1)), sampling_rate=1 / 3600), np.arange(1, 25)).label
+    'time in h (one step = 1 h)'
     """
     if not np.array_equal(np.broadcast_to(np.arange(1, times.shape[-1] + 1), times.shape), times):
         return Clock("time")
     rate = series.sampling_rate
     if rate is None:
         return Clock("step")
-    seconds = times.shape[-1] / rate
-    unit, factor = ("ms", 1000.0) if seconds <= 5 else ("s", 1.0) if seconds <= 600 else ("min", 1 / 60)
-    return Clock(f"time in {unit} ({rate:g} steps per second)", unit, factor / rate, 1.0)
+    unit = next(u for u, (_, longest) in UNITS.items() if times.shape[-1] / rate <= longest)
+    return Clock(f"time in {unit} ({_sampling(rate)})", unit, 1 / (rate * UNITS[unit][0]), 1.0)
+
+
+def _sampling(rate: float) -> str:
+    """Fast sampling as a rate, slow sampling as an interval in the largest unit of which it has one.
+
+    >>> _sampling(1 / 900), _sampling(1 / 86_400)
+    ('one step = 15 min', 'one step = 1 day')
+    """
+    if rate > 1:
+        return f"{rate:g} steps per second"
+    interval = round(1 / rate, 6)  # 1 / (1 / 900) may miss 900
+    unit, (seconds, _) = [(u, v) for u, v in UNITS.items() if v[0] <= interval][-1]
+    number = f"{interval / seconds:g}"
+    return f"one step = {number} {'day' if (number, unit) == ('1', 'days') else unit}"
 
 
 def channel_names(e: Explanation) -> tuple[str, ...]:
