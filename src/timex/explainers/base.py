@@ -6,7 +6,6 @@ Shapes: N samples, T time steps, D channels, C classes; inside a chunk B samples
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, Unpack, final
 
@@ -15,26 +14,22 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from timex.checks import check_labels, checked_device
+from timex.checks import checked_device
 from timex.engine import Checkpoint, Tensors
-from timex.explainers.batch import Batch, expect_finite, rows_at_once
+from timex.explainers.batch import Batch, expect_finite
 from timex.explainers.conventions import Conventions
-from timex.explainers.splitting import drawn, labelled, split
-from timex.explainers.target import about, contrasted, part_of_target, wanted_classes
+from timex.explainers.running import MAX_VAL, RunsModel
+from timex.explainers.splitting import drawn, labelled
+from timex.explainers.streaming import Streaming
+from timex.explainers.target import about, contrasted, wanted_classes
 from timex.io.pieces import holds_more, pieces_of
-from timex.io.sources import with_steps
-from timex.records import Explanation, Series, as_series, to_tensor
-from timex.reference.adapt import adapt, model_hash, tried
+from timex.records import Explanation, Series, as_series
+from timex.reference.adapt import model_hash
 from timex.reference.adaptation import Adaptation, How, Target
-from timex.reference.base import ReferenceModel
-from timex.reference.beside import beside, each
-from timex.reference.probes import require_gradient
+from timex.reference.beside import beside
 
 if TYPE_CHECKING:
     from timex.trust.check import Check
-
-MAX_VAL = 512
-"""Validation samples that baselines use at most."""
 
 
 class FittedRecord(Protocol):
@@ -48,7 +43,7 @@ class FittedRecord(Protocol):
 F = TypeVar("F", bound=FittedRecord)
 
 
-class Explainer(Conventions, ABC, Generic[F]):
+class Explainer(RunsModel, Streaming, Conventions, ABC, Generic[F]):
     """Explains the predictions of a frozen model.
 
     Subclasses write `_explain`, and `_fit` if they learn from data first. Class attributes state what they can do.
@@ -90,8 +85,6 @@ class Explainer(Conventions, ABC, Generic[F]):
     cost: ClassVar[str] = ""
     config: Any
     fitted_: F | None = None
-    _tried: tuple[int, ...] | None = None
-    _hashed: tuple[ReferenceModel, str] | None = None
 
     def __init__(self, model: Any, config: Any = None, *, device: torch.device | str | None = None, **how: Unpack[How]) -> None:
         self._given: dict[str, Any] = {"model": model, "config": config, "device": device, **how}
@@ -223,45 +216,6 @@ class Explainer(Conventions, ABC, Generic[F]):
         explanation = self._explained(series, target, chunk, first)
         return explanation if contrast is None else contrasted(explanation, self._explained(series, contrast, chunk, first))
 
-    @final
-    def explain_stream(
-        self,
-        data: Any,
-        target: ArrayLike | Tensor | str | None = None,
-        *,
-        contrast: ArrayLike | Tensor | str | None = None,
-        size: int | None = None,
-    ) -> Iterator[Explanation]:
-        """Explain more series than memory holds, some at a time; the scores are those of `explain`.
-
-        Args:
-            data: A torch loader or data set; an iterable of batches (B, T, D), of pairs (x, y), of dicts or of `Series`; an
-                array, or anything with shape and slices, such as a memory-mapped, Zarr or HDF5 array; a pyarrow data set or
-                table; or the path of a file.
-            target: As in `explain`.
-            contrast: As in `explain`.
-            size: Samples of an explanation, where the data does not come in batches; by default about 260,000 cells.
-
-        Returns:
-            An iterator over explanations, in the order of the data.
-        """
-        self.check_target(target, contrast)
-        pieces = pieces_of(data, size, *self._file_names())
-        if self.needs_fit and (isinstance(data, str | Path) or hasattr(data, "to_batches")):
-            pieces = (with_steps(series, self.fitted.shape[0]) for series in pieces)  # the longest may be in another piece
-        return self._explained_pieces(pieces, target, contrast)
-
-    def _explained_pieces(self, pieces: Iterable[Series], target: Any, contrast: Any) -> Iterator[Explanation]:
-        first = 0
-        for series in pieces:
-            n = len(series)
-            yield self.explain_part(series, first, part_of_target(target, first, n), part_of_target(contrast, first, n))
-            first += n
-
-    def _file_names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of the classes and channels by which files are read."""
-        return (), ()
-
     @classmethod
     def check_target(cls, *targets: Any) -> None:
         """Raise a `ValueError` if a target is given and the method takes none: before a fit, which takes long."""
@@ -282,14 +236,8 @@ class Explainer(Conventions, ABC, Generic[F]):
             start += len(part)
         self._finish_explain()
         joined: dict[str, Any] = {name: torch.cat([part[name] for part in parts]).numpy() for name in parts[0]}
-        facts: dict[str, Any] = {"signed": self.signed, "method": self.name, "model_hash": self._model_hash()}
+        facts: dict[str, Any] = {"signed": self.signed, "method": self.name, "model_hash": model_hash(self._reference)}
         return Explanation(series=self.described(series), **facts, **joined, **self._remarks(series, first))
-
-    def _model_hash(self) -> str:
-        """The hash of the model that is explained, which takes a moment for a large one: once for each model."""
-        if self._hashed is None or self._hashed[0] is not self._reference:
-            self._hashed = self._reference, model_hash(self._reference)
-        return self._hashed[1]
 
     def _remarks(self, series: Series, first: int) -> dict[str, Any]:
         """Fields of an `Explanation` that depend on the series alone, and not on the chunks; `first` is the first's index."""
@@ -335,13 +283,11 @@ class Explainer(Conventions, ABC, Generic[F]):
         """Fields of an `Explanation` for one chunk: at least "attribution", (B, T, D) float."""
 
     def __repr__(self) -> str:
-        state = (
-            ""
-            if not self.needs_fit
-            else ", not fitted"
-            if self.fitted_ is None
-            else f", fitted for {self.fitted_.shape[0]} steps x {self.fitted_.shape[1]} channels"
-        )
+        state = ""
+        if self.fitted_ is not None:
+            state = f", fitted for {self.fitted_.shape[0]} steps x {self.fitted_.shape[1]} channels"
+        elif self.needs_fit:
+            state = ", not fitted"
         return f"{type(self).__name__}({type(self.model).__name__}{state})"
 
     def check(self, x: ArrayLike | Tensor | Series, train: Series | None = None, **options: Any) -> Check:
@@ -358,77 +304,6 @@ class Explainer(Conventions, ABC, Generic[F]):
         if self.fitted_ is None:
             raise RuntimeError(f"This {type(self).__name__} has not been fitted: call fit(x) with training series first.")
         return self.fitted_
-
-    def logits(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
-        """The logits of the model that is run, (B, C); foreign modules see times and missing cells if their forward does."""
-        return self.model(x, times, observed)
-
-    def answers(self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None) -> Tensor:
-        """The logits of the model that is explained, (B, C): those of `logits`, unless a student stands for it."""
-        return self._reference.answers(x, times, observed)
-
-    @property
-    def _reference(self) -> ReferenceModel:
-        """The model as it is explained."""
-        return self.model
-
-    def logits_of_copies(self, copies: Tensor, batch: Batch) -> Tensor:
-        """Logits (B, R, C) of R altered copies of every sample of a batch, (B, R, T, D)."""
-        b, r = copies.shape[:2]
-        times, observed = (None if v is None else v.repeat_interleave(r, 0) for v in (batch.times, batch.observed))
-        with each(lambda rows: rows.repeat_interleave(r, 0)):
-            return self.logits(copies.flatten(0, 1), times, observed).unflatten(0, (b, r))
-
-    def batches(self, data: Tensors, copies: int = 1) -> Iterator[Batch]:
-        """Tensors of series in chunks on the device, small enough for `copies` of each sample; targets are predictions."""
-        size = max(1, self._rows(data["x"].shape) // copies)
-        for start in range(0, len(data["x"]), size):
-            part = {name: v[start : start + size].to(self.device) for name, v in data.items()}
-            x, times, observed = part["x"], part.get("times"), part.get("observed")
-            with beside(part):  # until the next batch is asked for
-                with torch.no_grad():
-                    logits = self.logits(x, times, observed)
-                place = torch.arange(start, start + len(x), device=self.device)
-                yield Batch(x, logits.argmax(-1), times, observed, place, logits)
-
-    def training_tensors(self, train: Series, val: Series | None) -> tuple[Tensors, Tensors]:
-        """Tensors to fit on and to validate on; y are the labels, or the model's predictions where there are none."""
-        kept, held, _ = split(train, val, self.config.seed, MAX_VAL)
-        irregular = not (kept.regular and held.regular)
-        tensors = []
-        for series in (kept, held):
-            data = series.tensors()
-            if irregular:
-                data |= {"times": to_tensor(series.times), "observed": to_tensor(series.observed)}
-            n_classes = (logits := self.predictions(data)).shape[1]
-            y = logits.argmax(-1) if series.y is None else torch.from_numpy(check_labels(series.y, len(series), n_classes))
-            tensors.append({**data, "y": y})
-        return tensors[0], tensors[1]
-
-    def predictions(self, data: Tensors) -> Tensor:
-        """The model's logits of every series, (N, C), on the CPU."""
-        return torch.cat([batch.logits.cpu() for batch in self.batches(data)])
-
-    def _own_model(self, model: Any) -> Any:
-        """The copy of the model that the explainer works with."""
-        adapted = adapt(model, **self.how.given).to(self.device)
-        if self.needs_gradients and not adapted.gradients:
-            raise ValueError(
-                f"{type(self).__name__} needs gradients, and {type(model).__name__} is explained as a black box, which has "
-                "none: use occlusion, shapley_sampling, or TimeX, which fits a student to its answers."
-            )
-        return adapted
-
-    def _try_model(self, series: Series, scale_numbers: bool = False) -> None:
-        """Run the model on a few series the first time, or of another shape: this finds what is wrong before any work."""
-        if self._tried == series.shape[1:]:
-            return
-        self.model = tried(self.model, series, scale_numbers)
-        if self.needs_gradients:
-            few = series.take(slice(0, 8)).tensors(self.device)
-            with beside(few):
-                require_gradient(self.model, few["x"], few.get("times"), few.get("observed"), type(self).__name__)
-        self._tried = series.shape[1:]
 
     def described(self, series: Series) -> Series:
         """The explained series as the explanation keeps them: in the user's own units, with names."""
@@ -455,15 +330,3 @@ class Explainer(Conventions, ABC, Generic[F]):
         t, d = self.fitted.shape
         if series.shape[1:] != (t, d):
             raise ValueError(f"Expected x of shape (N, {t}, {d}) as in fit, got {series.shape}.")
-
-    def _chunk(self, shape: tuple[int, ...]) -> int:
-        """How many samples (N, T, D) to explain at once."""
-        return max(1, self._rows(shape) // self._copies(shape))
-
-    def _rows(self, shape: tuple[int, ...]) -> int:
-        """How many series of shape (..., T, D) may pass through the model at once."""
-        return rows_at_once(shape, self.device)
-
-    def _copies(self, shape: tuple[int, ...]) -> int:
-        """How many altered copies of one sample (..., T, D) pass through the model together."""
-        return 1

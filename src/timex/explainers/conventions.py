@@ -17,7 +17,7 @@ class Conventions:
     takes_target: ClassVar[bool]
     fitted_: Any
     _given: dict[str, Any]
-    _tried: Any
+    _tried_shape: Any
 
     if TYPE_CHECKING:
 
@@ -31,7 +31,7 @@ class Conventions:
     def set_params(self, **params: Any) -> Self:
         """Make the explainer anew with other arguments; what was fitted is forgotten."""
         self.__init__(**{**self._given, **params})  # type: ignore[misc]
-        self.fitted_, self._tried = None, None
+        self.fitted_, self._tried_shape = None, None
         return self
 
     def __sklearn_clone__(self) -> Self:
