@@ -97,12 +97,12 @@ def run_comparison(
     thorough: bool = False,
 ) -> Comparison:
     """Compare TimeX with other methods, print the table, and write the scores."""
+    from timex.reference.student import without_student
     from timex.trust import compare as compared
-    from timex.trust.measure import model_of
 
     asked: list[str | TimeX] = [fitted, *methods]
     found = compared(
-        model_of(fitted),
+        without_student(fitted.fitted.reference),
         series,
         asked,
         train,

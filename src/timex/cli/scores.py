@@ -1,4 +1,4 @@
-"""Scores of TimeX, gradients and two controls against the known deciding cells."""
+"""Scores of TimeX, other methods and two controls against the known deciding cells."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from timex.cli.console import console
 from timex.method.explainer import TimeX
 from timex.paper import published
 from timex.records import Series
+from timex.reference.student import without_student
 from timex.registry import EXPLAINERS, score
 
 Scores = dict[str, dict[str, float]]
 
-COMPARED = ("gradients", "ig", "amplitude", "random")
-CONTROLS = ("random", "amplitude")
+CONTROLS = ("amplitude", "random")
+COMPARED = ("gradients", "ig", *CONTROLS)
+COMPARED_ON_BLACK_BOX = ("occlusion", *CONTROLS)
 SHOWN = ("auprc", "aup", "aur", "iou")
 
 
@@ -31,10 +33,11 @@ def scores_of(explainer: TimeX, series: Series, train: Series | None = None) -> 
     known = None if series.truth is None else series.take(series.truth.any(axis=(1, 2)))
     if known is None or len(known) == 0:
         raise ValueError("Expected series with known deciding cells: a file needs a truth array or column (docs/files.md).")
-    model = explainer.fitted.reference
+    model = without_student(explainer.fitted.reference)
+    compared = COMPARED if model.gradients else COMPARED_ON_BLACK_BOX
     methods: dict[str, Any] = {
         "timex": explainer,
-        **{name: EXPLAINERS[name](model, device=explainer.device) for name in COMPARED},
+        **{name: EXPLAINERS[name](model, device=explainer.device) for name in compared},
     }
     seen = series if train is None else train
     results = {}

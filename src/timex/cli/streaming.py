@@ -52,12 +52,13 @@ def explainer_hash(folder: Path) -> str:
 
 def opened(fit: Callable[[], TimeX], method: str, known: Callable[[], Any]) -> Explainer[Any]:
     """The explainer of a method: the fitted one, or another one of the same model, fitted to `known` if it needs a fit."""
+    from timex.reference.student import without_student
     from timex.registry import EXPLAINERS
 
     fitted = fit()
     if method == fitted.name:
         return fitted
-    other = EXPLAINERS[method](fitted.fitted.reference, device=fitted.device)
+    other = EXPLAINERS[method](without_student(fitted.fitted.reference), device=fitted.device)
     return other.fit(known(), progress=False) if other.needs_fit else other
 
 

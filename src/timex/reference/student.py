@@ -118,6 +118,11 @@ class Imitation:
         return -(batch["p"] * logits.log_softmax(-1)).sum(-1).mean()
 
 
+def without_student(model: ReferenceModel) -> ReferenceModel:
+    """The explained model itself: the black box if `model` is the student that stands in for it."""
+    return model.black_box if isinstance(model, Distilled) else model
+
+
 def distil(black_box: BlackBox, series: Series, *, seed: int = 0, device: Any = "cpu", progress: bool = True) -> Distilled:
     """Fit a student to a black box's answers for series and for copies of which random pieces are replaced.
 
