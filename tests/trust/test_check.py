@@ -214,6 +214,9 @@ def test_the_result_is_plain_json(explainer):
     names = [f["name"] for f in facts["overall"]["findings"]]
     assert names[:5] == ["guessing", "accuracy", "training range", "familiar series", "share kept"]
     assert len(names) == len(set(names))
+    values = [f["value"] for group in (facts["overall"], *facts["classes"]) for f in group["findings"]]
+    assert any(value % 1 for value in values)
+    assert all(value == float(f"{value:.4g}") for value in values)
 
 
 def test_a_model_of_numbers_is_refused():

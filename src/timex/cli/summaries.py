@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from timex.cli.console import console
+from timex.io.rounding import rounded
 
 if TYPE_CHECKING:
     from timex import Explanation
@@ -26,30 +27,25 @@ def summary(explanation: Explanation, i: int, first: int = 0) -> dict[str, Any]:
     series, c = explanation.series, int(explanation.prediction[i])
     facts: dict[str, Any] = {"sample": series.ids[i] if series.ids else first + i}
     if explanation.numbers is None:
-        facts |= {"class": named(c), "confidence": _short(explanation.probability[i, c])}
+        facts |= {"class": named(c), "confidence": rounded(explanation.probability[i, c])}
         if explanation.contrast is not None:
             facts["contrast"] = named(int(explanation.contrast[i]))
     else:
-        facts["numbers"] = [_short(v, 6) for v in explanation.numbers[i]]
+        facts["numbers"] = rounded(explanation.numbers[i].tolist(), 6)
     if series.y is not None:
         facts["label"] = named(int(series.y[i]))
     if explanation.agreement is not None and explanation.divergence is not None and explanation.landmark is not None:
         facts |= {
             "agreement": bool(explanation.agreement[i]),
-            "divergence": _short(explanation.divergence[i]),
+            "divergence": rounded(explanation.divergence[i]),
             "landmark": int(explanation.landmark[i]),
         }
     if explanation.unfamiliar is not None:
         facts["unfamiliar"] = bool(explanation.unfamiliar[i])
     if explanation.mask is not None:
-        facts["kept"] = _short(explanation.mask[i].mean())
-    spans = [span._asdict() | {"weight": _short(span.weight)} for span in important_spans(explanation, i)]
+        facts["kept"] = rounded(explanation.mask[i].mean())
+    spans = [span._asdict() | {"weight": rounded(span.weight)} for span in important_spans(explanation, i)]
     return facts | {"spans": spans}
-
-
-def _short(value: float, digits: int = 4) -> float:
-    """A number with the digits that mean something."""
-    return float(f"{value:.{digits}g}")
 
 
 def print_summaries(explanation: Explanation, n: int | None = None) -> None:

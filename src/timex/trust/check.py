@@ -15,6 +15,7 @@ from torch import Tensor
 
 from timex.explainers import Random
 from timex.explainers.base import Explainer
+from timex.io.rounding import rounded
 from timex.method.explainer import TimeX
 from timex.metrics import Probe
 from timex.metrics.hiding import Fill
@@ -92,8 +93,8 @@ class Check:
         return worst([self.overall.verdict, "weak" if any(unusable) else "trust"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values, for JSON."""
-        groups = [plain(asdict(group)) | {"verdict": group.verdict} for group in (self.overall, *self.classes)]
+        """Everything as plain values, for JSON; numbers are rounded to four digits."""
+        groups = [rounded(plain(asdict(group))) | {"verdict": group.verdict} for group in (self.overall, *self.classes)]
         return {
             "verdict": self.verdict,
             "method": self.method,
