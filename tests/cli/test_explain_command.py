@@ -198,6 +198,15 @@ def test_a_folder_does_not_decide_what_code_runs(own_explainer, fails):
     assert {"my_net", "trap"}.isdisjoint(sys.modules)
 
 
+def test_another_model_is_refused_in_words_of_the_command_line(own_explainer, fails, monkeypatch):
+    code = (own_explainer / "my_net.py").read_text()
+    (own_explainer / "my_other_net.py").write_text(code.replace("manual_seed(3)", "manual_seed(4)"))
+    printed = fails(*OWN[:3], "--model", "my_other_net:net", "--data", "test.csv")
+    monkeypatch.delitem(sys.modules, "my_other_net")
+    assert "was fitted on another model (weights differ)" in printed
+    assert "or load it in Python with TimeX.load(..., allow_other_model=True)." in printed
+
+
 def test_a_trusted_folder_names_its_model_first(own_explainer, invoke, caplog):
     assert "40 explanations" in invoke(*OWN[:3], "--trust-model", "--data", "test.csv")
     assert "running my_net:net, which e names as its model" in caplog.text

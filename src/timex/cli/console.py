@@ -35,6 +35,9 @@ OPTIONS = {
 }
 """The command-line options of Python arguments that messages of the library name."""
 
+ONLY_IN_PYTHON = {"pass allow_other_model=True": "load it in Python with TimeX.load(..., allow_other_model=True)"}
+"""Advice of the library that no option follows, and how the command line words it."""
+
 
 def as_options(message: str) -> str:
     """The message with command-line options in place of Python arguments.
@@ -42,6 +45,8 @@ def as_options(message: str) -> str:
     >>> as_options("Expected pool= or x_val=, with smoothing=0 for none.")
     'Expected --pool or --val, with --smoothing 0 for none.'
     """
+    for advice, words in ONLY_IN_PYTHON.items():
+        message = message.replace(advice, words)
     pattern = rf"\b({'|'.join(OPTIONS)})=(['\w]?)"
     return re.sub(pattern, lambda found: f"{OPTIONS[found[1]]} {found[2]}".rstrip(), message)
 
