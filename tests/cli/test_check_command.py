@@ -48,6 +48,19 @@ def test_a_second_seed(small):
     assert {"two seeds", "small noise", "other fills"} <= names
 
 
+def test_the_stability_of_every_series_reaches_the_page(small, invoke, fails, page_facts, tmp_path):
+    data = ("--data", "freqshapes")
+    invoke("explain", "--explainer", small.explainer, *data, "--out", tmp_path / "explanations.npz")
+    result = run("check", small.explainer, *data, "--stability", tmp_path / "stability.json")
+    assert "stability.json" in result.stdout
+    values = json.loads((tmp_path / "stability.json").read_text())["values"]
+    assert len(values) == len(small.test)
+    assert -1 <= min(values) < max(values) <= 1
+    invoke("report", tmp_path)
+    assert page_facts(tmp_path / "report.html")["arrays"]["stability"] == "float32"
+    fails("check", small.explainer, *data, "--stability", tmp_path / "stability.csv")
+
+
 @pytest.mark.parametrize("name", ["check", "compare"])
 def test_outputs_are_checked_first(name, small, fails, tmp_path):
     assert "Expected --out to end in .json" in fails(name, small.explainer, "--data", "freqshapes", "--out", tmp_path / "a.csv")

@@ -13,9 +13,11 @@ from rich.table import Table
 from timex.cli.console import console
 from timex.cli.files import check_file, write_json
 from timex.cli.options import Device, Fold, MaxBytes, Model, SavedFolder, Seed, TrustModel
+from timex.io.rounding import rounded
 from timex.progress import counting_bar
 
 if TYPE_CHECKING:
+    from timex import Series, TimeX
     from timex.trust.check import Check
 
 UNUSABLE = 3
@@ -41,6 +43,12 @@ def check(
         bool, typer.Option("--second-seed", help="Fit again with another seed, on --train, and compare: as slow as a fit.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="JSON file to write the findings to.")] = None,
+    stability: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON file to write the stability of every series to: stability.json for the page of `timex report`."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, and nothing else.")] = False,
     model: Model = None,
     trust_model: TrustModel = False,
@@ -60,6 +68,8 @@ def check(
 
     if out is not None:
         check_file(out, ".json")
+    if stability is not None:
+        check_file(stability, ".json", option="--stability")
     fitted = open_explainer(explainer, model, trust_model, device)
     series = explained_series(data, fold, fitted.fitted.names, max_bytes)
     known = None if train is None else training_series(train, None, fold, max_bytes)[0]
@@ -68,14 +78,30 @@ def check(
         found = checked(fitted, series, known, refit=refit, second_seed=second_seed, seed=seed)
     if out is not None:
         write_json(found.to_dict(), out)
+    if stability is not None:
+        with counting_bar(f"explaining {len(series):,} series again"):
+            write_stability(fitted, series, stability)
     if as_json:
         print(json.dumps(found.to_dict()))
     else:
         print_check(found)
         if out is not None:
             console.print(f"Findings written to {out}")
+        if stability is not None:
+            console.print(f"Stability written to {stability}")
     if found.verdict == "do not use":
         raise typer.Exit(UNUSABLE)
+
+
+def write_stability(explainer: TimeX, series: Series, path: Path) -> None:
+    """Write the rank correlation of every explanation before and after small noise; a constant explanation is stable."""
+    import numpy as np
+
+    from timex.metrics import stability
+    from timex.trust.measure import NOISE
+
+    found = stability(lambda s: explainer.explain(s).attribution, series, NOISE, draws=1)
+    write_json({"noise": NOISE, "values": rounded(np.where(np.isnan(found), 1.0, found).tolist())}, path)
 
 
 def print_check(found: Check) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from timex.cli.check import COLOURS
+from timex.cli.check import COLOURS, write_stability
 from timex.cli.console import console
 from timex.cli.files import check_folder, write_json
 from timex.cli.options import Device, Out, Seed, device_of
@@ -26,8 +26,6 @@ DATASET = "lowvar"
 """On this set amplitude, a dummy that knows no model, finds nothing."""
 FITTED, SHOWN, CHECKED = 2_000, 400, 200
 """Series that TimeX is fitted to, that are explained and scored, and that are checked: few, so that the demo is quick."""
-NOISE = 0.05
-"""Noise on the series, in deviations of each channel, under which explanations should stay."""
 
 
 def demo(
@@ -47,7 +45,6 @@ def demo(
     from timex.cli.models import REFERENCE, Source
     from timex.cli.scores import print_scores, scores_of
     from timex.explainers import IntegratedGradients
-    from timex.metrics import stability
     from timex.reference import save_reference
     from timex.reference.train import TrainConfig, train_references
 
@@ -72,11 +69,11 @@ def demo(
             "timex": explainer.explain(shown),
             "ig": IntegratedGradients(trained.model, device=where).explain(shown),
         }
-        steady = stability(lambda s: explainer.explain(s).attribution, shown, NOISE, draws=1)
     scores["reference"] = {"f1": trained.test["f1"]}
     print_scores(scores)
     with counting_bar("asking the model"):
         found = explainer.check(shown.take(slice(0, CHECKED)))
+        write_stability(explainer, shown, out / "stability.json")
     _print_verdict(found)
 
     explainer.save(out / "explainer")
@@ -86,7 +83,6 @@ def demo(
     explanations["ig"].save(out / "explanations-ig.npz")
     write_json(scores, out / "scores.json")
     write_json(found.to_dict(), out / "check.json")
-    write_json({"noise": NOISE, "values": [round(float(v), 4) for v in steady]}, out / "stability.json")
     _draw(out, explanations["timex"])
     write_page(out, out / "report.html", "timex demo: LowVar")
     console.print(f"{time.perf_counter() - started:.0f} s. Everything is in {out}/.")

@@ -23,8 +23,8 @@ def report(
     """Write explanations, landmarks and scores as one interactive page that opens from disk, without a network.
 
     The folder holds explanations.npz. These are shown too, where they exist: explanations-METHOD.npz to compare with, the
-    explainer (in the folder or its explainer/) for landmarks and training, scores.json, check.json (`timex check --out` writes
-    it), stability.json, and occlusion.json.
+    explainer (in the folder or its explainer/) for landmarks and training, scores.json, check.json and stability.json
+    (`timex check --out` and `--stability` write them), and occlusion.json.
     """
     page = out or folder / "report.html"
     with counting_bar("writing the page"):
