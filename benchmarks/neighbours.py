@@ -1,10 +1,14 @@
 """Every explainer on the same models and series: truth scores, evidence gap, CPD, seconds and model calls of each.
 
-python benchmarks/neighbours.py --data heldout_levels freqshapes --out docs/results/neighbours-cpu.json
-TIMEX_DATA=prepared python benchmarks/neighbours.py --model gru --data epilepsy boiler --out docs/results/cpd-cpu.json
+python benchmarks/neighbours.py --data heldout_levels freqshapes:500:100 --out neighbours.json
+TIMEX_DATA=prepared python benchmarks/neighbours.py --model gru --data epilepsy boiler:200:40 --out cpd.json
 
-A row is written as soon as it is measured. The same command goes on after a stop, and leaves out what it finds. Models are
-kept in the folder of --models.
+A row is written as soon as it is measured. The same command goes on after a stop, and leaves out the rows of the same data
+set, sizes, model and method that it finds in the file. Models are kept in the folder of --models.
+
+Columns: `gap_mean` hides cells by the training mean. `cpd_zero` and `cpd_sample` replace cells by zero and by the mean of the
+sample's channel. `..._classes` averages CPD over the classes, as its authors' code does. `..._signed` orders cells by their
+signed attribution, for methods whose explanations have a direction.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ from timex.reference.train import train_references
 from timex.registry import EXPLAINERS
 from timex.trust.interval import Interval
 
+KEY = ("data", "fit", "test", "model", "method")
+"""What tells rows apart."""
 TRUTH = ("auprc", "aup", "aur")
 """Scores against the known cells."""
 CPD_SHARE = 0.1
@@ -59,45 +65,53 @@ class Recurrent(nn.Module):
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = parser(__doc__)
-    options.add_argument("--data", nargs="+", default=["heldout_levels", "heldout_ramps", "freqshapes"])
+    options.add_argument("--data", nargs="+", default=["heldout_levels", "heldout_ramps", "freqshapes"], help="NAME[:FIT:TEST]")
     options.add_argument("--methods", nargs="+", default=list(EXPLAINERS))
     options.add_argument("--model", choices=("reference", "gru"), default="reference")
     options.add_argument("--models", type=Path, default=Path("runs/neighbours"))
-    options.add_argument("--fit", type=int, default=500, help="training series that a method is fitted on")
-    options.add_argument("--test", type=int, default=100, help="test series that it explains")
+    options.add_argument("--fit", type=int, default=500, help="training series that a method is fitted on, at most")
+    options.add_argument("--test", type=int, default=100, help="test series that it explains, at most")
     arguments = options.parse_args(argv)
     torch.set_num_threads(arguments.threads)
     rows = json.loads(arguments.out.read_text())["rows"] if arguments.out is not None and arguments.out.exists() else []
-    done = {(row["data"], row["model"], row["method"]) for row in rows}
-    for name in arguments.data:
-        left = [method for method in arguments.methods if (name, arguments.model, method) not in done]
+    done = {tuple(row[k] for k in KEY) for row in rows}
+    for entry in arguments.data:
+        name, *sizes = entry.split(":")
+        n_fit, n_test = map(int, sizes or (arguments.fit, arguments.test))
+        whole = data_of(name, smoke=arguments.smoke)
+        data = replace(whole, train=few(whole.train, n_fit), val=few(whole.val, 256), test=few(whole.test, n_test))
+        facts = {"data": name, "fit": len(data.train), "test": len(data.test), "model": arguments.model}
+        left = [method for method in arguments.methods if (*facts.values(), method) not in done]
         if not left:
             continue
-        data = data_of(name, smoke=arguments.smoke)
-        model, facts = model_of(name, data, arguments)
+        model, accuracy = model_of(name, whole, arguments)
         for method in left:
-            found = measured(method, model, data, arguments)
-            rows.append({"data": name, "model": arguments.model, "method": method, **facts, **found})
+            rows.append({**facts, "method": method, "accuracy": accuracy, **measured(method, model, data, arguments)})
             print(name, method, *(f"{k} {v['mean']:.3f}" for k, v in rows[-1].items() if isinstance(v, dict)), flush=True)
-            write({"fit": arguments.fit, "test": arguments.test, "rows": rows}, arguments)
+            write({"rows": rows}, arguments)
 
 
 def measured(method: str, model: nn.Module, data: Dataset, arguments: Any) -> dict[str, Any]:
     """Scores of one method with 95 % intervals over the test series, and what it costs."""
-    train, test = few(data.train, arguments.fit), few(data.test, arguments.test)
+    train, test = data.train, data.test
     config = settings(method, len(train), arguments.smoke)
     try:
         explainer = EXPLAINERS[method](model, config=config, device=arguments.device)
-        fit_seconds, _ = timed(lambda: explainer.fit(train, x_val=few(data.val, 256), progress=False), arguments.device)
+        fit_seconds, _ = timed(lambda: explainer.fit(train, x_val=data.val, progress=False), arguments.device)
         seconds, e = timed(lambda: explainer.explain(test), arguments.device)
     except (ValueError, RuntimeError) as error:
         return {"error": str(error)}
     scores: dict[str, np.ndarray] = {}
     if test.truth is not None:
         scores = {k: v for k, v in ground_truth_scores(e.attribution, test.truth, test.observed).items() if k in TRUTH}
-    for fill in ("mean", "zero"):
-        probe = Probe(model_predict(model, arguments.device, attention=False), test, train, fill)
-        scores |= {f"gap_{fill}": evidence_gap(probe, e.attribution), f"cpd_{fill}": cpd(probe, e.attribution, CPD_SHARE)}
+    probe = Probe(model_predict(model, arguments.device, attention=False), test, train)
+    scores["gap_mean"] = evidence_gap(probe, e.attribution)
+    for fill in ("zero", "sample"):
+        filled = replace(probe, fill=fill)
+        scores[f"cpd_{fill}"] = cpd(filled, e.attribution, CPD_SHARE)
+        scores[f"cpd_{fill}_classes"] = scores[f"cpd_{fill}"] / probe.whole.shape[1]  # cpd(mean=True), without its calls
+        if e.signed or e.direction is not None:
+            scores[f"cpd_{fill}_signed"] = cpd(filled, e.directed().attribution, CPD_SHARE, signed=True)
     found = {name: Interval.of(values[np.isfinite(values)])._asdict() for name, values in scores.items()}
     return {"seconds": seconds / len(test), "fit_seconds": fit_seconds, "calls": calls(explainer, test.shape), **found}
 
@@ -121,13 +135,14 @@ def calls(explainer: Explainer[Any], shape: tuple[int, ...]) -> int:
     return int(eval(explainer.cost, {"T": shape[1], "D": shape[2], **known}))
 
 
-def model_of(name: str, data: Dataset, arguments: Any) -> tuple[nn.Module, dict[str, Any]]:
-    """The model of a data set, trained once and kept, and its accuracy on the test part."""
+def model_of(name: str, data: Dataset, arguments: Any) -> tuple[nn.Module, float]:
+    """The model of a data set, trained once on all its series and kept, and its accuracy on the whole test part."""
+    models = arguments.models / "smoke" if arguments.smoke else arguments.models
     if arguments.model == "gru":
-        model: nn.Module = gru(arguments.models / f"{name}-gru.safetensors", data, 1 if arguments.smoke else EPOCHS)
+        model: nn.Module = gru(models / f"{name}-gru.safetensors", data, 1 if arguments.smoke else EPOCHS)
     else:
         arch = BATTERY[name].arch if name in BATTERY else "transformer"
-        folder = arguments.models / f"{name}-{arch}"
+        folder = models / f"{name}-{arch}"
         if not (folder / "reference.json").exists():
             (trained,) = train_references(
                 [data], arch, reference_config(name, arch, smoke=arguments.smoke), device=arguments.device, progress=False
@@ -136,7 +151,7 @@ def model_of(name: str, data: Dataset, arguments: Any) -> tuple[nn.Module, dict[
         model = load_reference(folder)
     with torch.no_grad():
         predicted = model(torch.as_tensor(data.test.x)).argmax(1).numpy()
-    return model, {"accuracy": float((predicted == data.test.labels).mean())}
+    return model, float((predicted == data.test.labels).mean())
 
 
 def gru(file: Path, data: Dataset, epochs: int) -> nn.Module:

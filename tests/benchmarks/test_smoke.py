@@ -70,13 +70,20 @@ def test_unfamiliar(measured):
 
 
 def test_neighbours(measured, tmp_path):
-    options = ["--data", "heldout_levels", "--models", str(tmp_path), "--methods"]
-    assert [row["method"] for row in measured("neighbours", *options, "ig")["rows"]] == ["ig"]
-    first, second = measured("neighbours", *options, "ig", "extremal_mask")["rows"]  # the first is not measured again
-    assert (first["method"], first["calls"], second["calls"]) == ("ig", 50, 2)
-    assert second["cpd_zero"]["low"] <= second["cpd_zero"]["mean"]
+    options = ["--data", "heldout_levels:20:6", "freqshapes:20:4", "--models", str(tmp_path), "--methods"]
+    before = measured("neighbours", *options, "ig")["rows"]
+    assert [(row["data"], row["fit"], row["test"]) for row in before] == [("heldout_levels", 20, 6), ("freqshapes", 20, 4)]
+    rows = measured("neighbours", *options, "ig", "extremal_mask")["rows"]
+    assert rows[:2] == before  # not measured again
+    assert [(row["data"], row["method"]) for row in rows[2:]] == [(row["data"], "extremal_mask") for row in before]
+    signed, unsigned = rows[0], rows[2]
+    assert (signed["calls"], unsigned["calls"]) == (50, 2)
+    for fill in ("zero", "sample"):
+        assert signed[f"cpd_{fill}"]["mean"] == pytest.approx(3 * signed[f"cpd_{fill}_classes"]["mean"])  # three classes
+        assert f"cpd_{fill}_signed" in signed
+        assert f"cpd_{fill}_signed" not in unsigned
     measured("neighbours", "--model", "gru", *options, "ig")
-    assert (tmp_path / "heldout_levels-gru.safetensors").exists()
+    assert (tmp_path / "smoke" / "heldout_levels-gru.safetensors").exists()  # a real run does not find models of a smoke run
 
 
 def test_metrics(measured):
