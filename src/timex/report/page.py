@@ -240,8 +240,6 @@ def _early(source: _Source, chosen: NDArray[np.int64], series: Arrays, projectio
         arrays["unfamiliar"] = e.unfamiliar[chosen].astype(np.uint8)
     if e.divergence is not None:
         arrays["divergence"] = e.divergence[chosen].astype(np.float32)
-    if e.unfamiliar is not None:
-        arrays["unfamiliar"] = e.unfamiliar[chosen].astype(np.uint8)
     if source.stability is not None:
         arrays["stability"] = source.stability[chosen]
     if e.mask is not None:
