@@ -139,7 +139,7 @@ def explain(out: Path, kept: Path, seed: int) -> None:
     done = set(Parts(kept).done)
     for _ in job.explain(job.open(), [chunk for chunk in job.source.chunks if chunk.number not in done]):
         pass
-    Parts(kept).join(out / "explanations.parquet")
+    Parts(kept).join(out / "explanations.parquet", len(job.source.chunks))
 
 
 JOBS: dict[str, Work] = {"fit": fit, "train": train, "explain": explain}

@@ -128,7 +128,7 @@ def speed(folder: Path, explainer: TimeX, arguments: Any) -> dict[str, Any]:
         job = Job(open=lambda: explainer, source=open_series(data), n_steps=x.shape[1], parts=Parts(folder / "parts"))
         for _ in job.explain(explainer, job.source.chunks):
             pass
-        Parts(folder / "parts").join(folder / "parts.parquet")
+        Parts(folder / "parts").join(folder / "parts.parquet", len(job.source.chunks))
         Parts(folder / "parts").clear()
 
     def in_memory() -> None:

@@ -69,7 +69,7 @@ def test_a_worker_killed_in_the_middle(files):
     assert (folder / "died").exists()
     assert not ray.is_initialized()
     assert parts.done == list(range(21))
-    parts.join(folder / "e.parquet")
+    parts.join(folder / "e.parquet", 21)
     e = read_explanation(folder / "e.parquet")
     assert e.series.ids == tuple(f"s{j}" for j in range(96))
     np.testing.assert_array_equal(e.x, x)

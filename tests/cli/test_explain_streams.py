@@ -198,5 +198,5 @@ def test_a_killed_process_loses_no_row(parted, tmp_path):
     assert kills >= 1
     assert process.returncode == 0
     assert Parts(out).done == list(range(16))
-    Parts(out).join(tmp_path / "e.parquet")
+    Parts(out).join(tmp_path / "e.parquet", 16)
     assert_whole(read_explanation(tmp_path / "e.parquet"), parted.whole)

@@ -80,7 +80,7 @@ def explain(
     """
     from timex.cli.inputs import chosen_series, explained_series, opened_series, warn_of_missing_cells
     from timex.cli.models import open_explainer
-    from timex.cli.streaming import begin, check_longest, explainer_hash, opened, parts_of, spread
+    from timex.cli.streaming import begun, check_longest, explainer_hash, opened, parts_of, spread
     from timex.io.explanations import write_explanation
     from timex.io.sources import SeriesSource, Source
     from timex.records import Explanation
@@ -113,8 +113,6 @@ def explain(
         asked, against = (_class_of(given, classes) for given in (target, contrast))  # a wrong name ends before a fit
     parts = parts_of(out)
     settings = {"method": method, "target": asked, "contrast": against, "chunks": len(source.chunks), "train": train}
-    if parts is not None:
-        begin(parts, {"data": facts, "explainer": explainer_hash(explainer), "settings": settings}, resume)
     open_fitted = partial(open_explainer, explainer.absolute(), model, trust_model, device)
     known_series = partial(_known_series, train, data, fold, known, max_bytes)
     job = Job(
@@ -127,17 +125,18 @@ def explain(
         parts=parts,
     )
     started = time.perf_counter()
-    by = opened(lambda: fitted, method, known_series)
-    if engine == "ray":
-        spread(job, by, address)
-    first, kept, totals = _explained(job, by, as_json, keep=parts is None and bool(out))
-    if len(source.chunks) > 1:
-        check_longest(job, totals)
-    if out is not None and parts is None:
-        write_explanation(out, Explanation.joined(kept))
-    elif out is not None and parts is not None and out.suffix:
-        parts.join(out)
-        parts.clear()
+    with begun(parts, {"data": facts, "explainer": explainer_hash(explainer), "settings": settings}, resume):
+        by = opened(lambda: fitted, method, known_series)
+        if engine == "ray":
+            spread(job, by, address)
+        first, kept, totals = _explained(job, by, as_json, keep=parts is None and bool(out))
+        if len(source.chunks) > 1:
+            check_longest(job, totals)
+        if out is not None and parts is None:
+            write_explanation(out, Explanation.joined(kept))
+        elif out is not None and parts is not None and out.suffix:
+            parts.join(out, len(source.chunks))
+            parts.clear()
     warn_of_missing_cells(fitted.fitted.reference, totals["missing"], totals["cells"])
     if as_json:
         return

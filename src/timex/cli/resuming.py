@@ -45,32 +45,40 @@ def checkpoint_of(out: Path, resume: bool, keep_partial: bool) -> Iterator[Check
     absolute = out.absolute()
     folder = absolute.parent / f"{absolute.name}{SUFFIX}"
     check_folder(folder)
-    with _alone(folder), _checkpoint_in(folder, resume, keep_partial) as checkpoint:
+    with alone(folder), _checkpoint_in(folder, resume, keep_partial) as checkpoint:
         yield checkpoint
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Refuse to begin while another process writes the same checkpoints. The lock ends with the process, also a killed one."""
+def alone(place: Path) -> Iterator[None]:
+    """Refuse to begin while another process writes to the same place. The lock ends with the process, also a killed one."""
     if fcntl is None or os.environ.get("RANK", "0") != "0":  # of the processes of one training, the first one writes
         yield
         return
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    path = folder.parent / f".{folder.name}.lock"
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    path = place.parent / f".{place.name}.lock"
+    handle = _locked(path, place)
     try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _locked(path: Path, place: Path) -> int:
+    """An open handle of the file `path`, locked."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError(f"Another process is writing {folder}: wait until it ends, or choose another --out.") from None
+            os.close(handle)
+            raise ValueError(f"Another process is writing {place}: wait until it ends, or choose another --out.") from None
         except OSError as error:  # some network file systems have no locks
             log.debug("no lock on %s: %s", path, error)
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
-    finally:
-        os.close(handle)
+        if path.exists() and os.path.samestat(path.stat(), os.fstat(handle)):
+            return handle
+        os.close(handle)  # the process before removed the file after it was opened here
 
 
 @contextmanager

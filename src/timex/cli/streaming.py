@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from timex.cli.resuming import INTERRUPTED
+from timex.cli.resuming import INTERRUPTED, alone
 
 if TYPE_CHECKING:
     from timex import Explanation, TimeX
@@ -36,13 +36,23 @@ def parts_of(out: Path | None) -> Parts | None:
     return Parts(out.absolute().parent / f"{out.name}{SUFFIX}" if out.suffix else out)
 
 
-def begin(parts: Parts, facts: dict[str, Any], resume: bool) -> None:
-    """Take up the parts of a stopped run of the same work, or start with none."""
-    if not resume:
-        if parts.done:
-            log.warning("the %d parts in %s are replaced; --resume would have gone on from them", len(parts.done), parts.folder)
-        parts.clear()
-    parts.expect(facts)
+@contextmanager
+def begun(parts: Parts | None, facts: dict[str, Any], resume: bool) -> Iterator[None]:
+    """Take up the parts of a stopped run of the same work, or start with none; meanwhile no other process writes them."""
+    if parts is None:
+        yield
+        return
+    with alone(parts.folder):
+        if resume:
+            parts.clear_leftovers()
+        else:
+            if parts.done:
+                log.warning(
+                    "the %d parts in %s are replaced; --resume would have gone on from them", len(parts.done), parts.folder
+                )
+            parts.clear()
+        parts.expect(facts)
+        yield
 
 
 def explainer_hash(folder: Path) -> str:

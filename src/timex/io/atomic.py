@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,13 @@ class atomic_path:
         os.replace(self.beside, self.path)
         if os.name == "posix":  # Windows opens no folders
             _flush(self.path.parent)
+
+
+def clear_leftovers(folder: Path, name: str) -> None:
+    """Remove the temporary files that killed writes left in a folder, for written files whose names match the glob `name`."""
+    for path in folder.glob(f".{name}.*"):
+        if re.fullmatch(r"[a-z0-9_]{8}", path.name.rsplit(".", 1)[1]):  # what mkstemp adds
+            path.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from timex.io.atomic import atomic_path
+from timex.io.atomic import atomic_path, clear_leftovers
 from timex.io.explanations import explanation_frame, read_explanation
 from timex.io.facts import expect_facts
 from timex.io.parquet_source import Apart, Once, samples_of
@@ -73,8 +73,13 @@ class Parts:
             return explanation
         return replace(explanation, series=replace(explanation.series, ids=()))
 
-    def join(self, out: Path) -> None:
-        """Write the parts as one file: .parquet, or .csv."""
+    def join(self, out: Path, count: int) -> None:
+        """Write the parts of so many chunks as one file: .parquet, or .csv."""
+        if missing := sorted({*range(count)} - {*self.done}):
+            raise ValueError(
+                f"Expected the parts of {count} chunks in {self.folder}, but {len(missing)} are missing, part {missing[0]} "
+                "first: explain again with --resume."
+            )
         self._check_names()
         if out.suffix.lower() == ".csv":
             write_csv_frames(out, (decoded(table) for table in self._tables()))
@@ -90,10 +95,16 @@ class Parts:
 
     def clear(self) -> None:
         """Remove what this class wrote, and the folder if nothing else is in it."""
-        for path in [*map(self.path, self.done), self.folder / BEGUN, *self.folder.glob(".part-*.parquet.*")]:
+        self.clear_leftovers()
+        for path in [*map(self.path, self.done), self.folder / BEGUN]:
             path.unlink(missing_ok=True)
         if self.folder.is_dir() and not any(self.folder.iterdir()):
             self.folder.rmdir()
+
+    def clear_leftovers(self) -> None:
+        """Remove the temporary files of killed processes."""
+        clear_leftovers(self.folder, "part-*.parquet")
+        clear_leftovers(self.folder, BEGUN)
 
     def _tables(self) -> Iterator[Any]:
         for number in self.done:
