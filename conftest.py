@@ -16,7 +16,7 @@ import torch  # noqa: E402
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as under nohup; the tests of Ctrl-C send it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-collect_ignore = ["tests/bench/plugin_for_tests.py"]  # importing it adds to the registry, which the search for doctests would do
+collect_ignore = ["tests/bench/plugin_for_tests.py"]  # the search for doctests would import it, which adds to the registry
 collect_ignore_glob = ["*conftest.py"]  # the search for doctests would import several modules of this one name
 
 

@@ -228,3 +228,38 @@ def test_stability_of_what_follows_the_values_and_of_what_does_not():
 def test_wrong_arguments_are_named(call, words):
     with pytest.raises(ValueError, match=words):
         call()
+
+
+def test_evidence_of_numbers_by_hand():
+    """Two outputs, 10 x and 100 x, of a series of two steps 1 and 2: units of 100 and 10,000 make them equal."""
+    total = Probe(
+        predict=lambda x, kept: x.sum(axis=(1, 2))[:, None] * np.array([10.0, 100.0]),
+        series=Series([[[1.0], [2.0]]]),
+        background=Baseline(np.zeros((2, 1)), np.ones((2, 1))),
+        spread=[100.0, 10_000.0],
+    )
+    np.testing.assert_array_equal(total.evidence(total.blank), [-9])
+    first = total.answer(np.array([[[True], [False]]]))  # the model sees 1 and 0, and answers 10 and 100
+    np.testing.assert_array_equal(total.evidence(first), [-4])
+    np.testing.assert_allclose(total.share(first), [5 / 9])
+    np.testing.assert_allclose(total.own(total.whole), [1])
+    np.testing.assert_array_equal(total.open, [True])
+    two_first = [[[1.0], [2.0]]]
+    np.testing.assert_allclose(f.evidence_gap(total, two_first, shares=(0.5,)), [8 / 9 - 5 / 9])
+    np.testing.assert_allclose(f.comprehensiveness(total, two_first, shares=(0.5,)), [[1 - 5 / 9]])
+
+
+def test_the_gap_of_numbers_is_that_of_the_torch_version():
+    def numbers(x):
+        return torch.einsum("ntd,tdc->nc", x, torch.tensor(WEIGHT, dtype=x.dtype))
+
+    spread = 7.0
+    p = Probe(lambda x, kept: numbers(torch.tensor(x)).numpy(), Series(X), TRAIN, spread=spread)
+    mean = torch.tensor(p.baseline.mean, dtype=torch.float32)
+    expected = gap(numbers, torch.tensor(X), torch.tensor(np.abs(A), dtype=torch.float32), mean, spread=spread)
+    np.testing.assert_allclose(f.evidence_gap(p, A), expected, rtol=1e-4)
+
+
+def test_numbers_have_no_target():
+    with pytest.raises(ValueError, match="no target= for a model of numbers"):
+        probe(spread=1.0, target=0)

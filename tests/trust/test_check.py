@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 from torch import nn
-from windows import C, D, T, windows_model, windows_series
+from windows import WINDOWS, C, D, T, windows_model, windows_series
 
 from timex import Series, TimeX, TimeXConfig, check
 from timex.explainers import Amplitude, Gradients, IntegratedGradients, Occlusion, Random
@@ -125,9 +126,12 @@ def test_a_second_fit_with_another_seed(model):
 
 def test_other_fills_are_asked_too(explainer):
     with_train, without = check(explainer, HELD_OUT, TRAIN), check(explainer, HELD_OUT, fill="local")
-    assert with_train.overall["other fills"].meaning.startswith("filled by local, evidence gap over a random order +")
-    assert "; filled by draw, " in with_train.overall["other fills"].meaning
+    meaning = with_train.overall["other fills"].meaning
+    assert re.findall("filled by (\\w+), evidence gap over a random order", meaning) == ["zero", "local", "draw"]
+    assert set(with_train.unmeasured) == {"two seeds"}
     assert "local" not in without.overall["other fills"].meaning
+    assert without.unmeasured == {"other fills, draw": ("train",), "two seeds": ("second_seed", "train")}
+    assert "other fills, draw: not measured: pass train=\n" in str(without)
 
 
 def test_empty_masks_of_one_class_weaken_the_whole(model):
@@ -219,11 +223,44 @@ def test_the_result_is_plain_json(explainer):
     assert all(value == float(f"{value:.4g}") for value in values)
 
 
-def test_a_model_of_numbers_is_refused():
-    regression = nn.Sequential(nn.Flatten(), nn.Linear(T * D, 1))
-    explainer = IntegratedGradients(regression, task="regress", device="cpu")
-    with pytest.raises(ValueError, match="Expected an explainer of a classifier"):
-        check(explainer, HELD_OUT)
+def regression(weight=0.75, offset=100.0):
+    """One number: the offset, and `weight` times the sum of the window of class 1."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(T * D, 1))
+    with torch.no_grad():
+        model[1].weight.zero_()
+        model[1].bias.fill_(offset)
+        steps, channel = WINDOWS[1]
+        model[1].weight.view(T, D)[steps, channel] = weight
+    return model
+
+
+def test_a_model_of_numbers():
+    found = check(Masked(regression(), task="regress", device="cpu"), HELD_OUT, TRAIN)
+    assert found.verdict == "trust", str(found)
+    assert (found.numbers, found.default, found.classes) == (True, "", ())
+    assert "the model's numbers hold 100.0% of the evidence" in found.overall["kept alone"].meaning
+    assert found.overall["without kept"].value < 0.01
+    names = {f.name for f in found.overall.findings}
+    assert "answers" in names
+    assert not {"guessing", "accuracy", "agreement"} & names  # they need classes
+    assert "The model gives numbers" in str(found)
+    assert json.loads(json.dumps(found.to_dict()))["classes"] == []
+
+
+def test_the_unit_of_numbers_does_not_change_the_verdict():
+    values = [
+        [f.value for f in check(Masked(regression(w, o), task="regress", device="cpu"), HELD_OUT, TRAIN).overall.findings]
+        for w, o in ((0.75, 100.0), (0.0075, 0.0))
+    ]
+    np.testing.assert_allclose(*values, atol=0.01)
+
+
+def test_wrong_explanations_of_numbers_are_not_trusted():
+    how = {"task": "regress", "device": "cpu"}
+    assert verdicts(check(Random(regression(), **how), HELD_OUT, TRAIN).overall)["evidence gap"] == "do not use"
+    constant = check(Occlusion(regression(weight=0.0), **how), HELD_OUT, TRAIN)
+    assert verdicts(constant.overall)["answers"] == "do not use"
+    assert verdicts(check(Amplitude(regression(), **how), HELD_OUT, TRAIN).overall)["shuffled weights"] == "do not use"
 
 
 def test_a_refit_needs_training_series(explainer):

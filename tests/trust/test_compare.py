@@ -240,10 +240,20 @@ def test_wrong_arguments_are_named(model, call, words):
         call(model)
 
 
-def test_a_model_of_numbers_is_refused():
+def test_a_model_of_numbers():
     regression = nn.Sequential(nn.Flatten(), nn.Linear(48, 1))
-    with pytest.raises(ValueError, match="Expected a classifier"):
-        compare(regression, HELD_OUT, ["saliency"], task="regress", device="cpu")
+    with torch.no_grad():
+        regression[1].weight.copy_(windows_model()[1].weight[1:2])
+        regression[1].bias.fill_(20.0)
+    methods = ["gradients", "occlusion"]
+    found = compare(regression, HELD_OUT, methods, TRAIN, thorough=True, task="regress", device="cpu", progress=False)
+    assert found.best in methods
+    assert found.ranking[-2:] != methods
+    assert all(open_.all() for open_ in found.open.values())
+    assert {"gap", "comprehensiveness", "aopc"} <= set(found.scores["occlusion"]["mean"])
+    assert not {"cpd", "log_odds"} & set(found.scores["occlusion"]["mean"])  # they need probabilities
+    assert found.summaries == {}
+    assert np.isfinite(found.table().to_numpy()).all()
 
 
 def test_bare_arrays_and_missing_cells(model):

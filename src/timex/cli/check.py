@@ -25,6 +25,8 @@ UNUSABLE = 3
 COLOURS = {"trust": "green", "weak": "yellow", "do not use": "red"}
 PER_CLASS = ("share kept", "kept alone", "without kept", "evidence gap", "agreement")
 """Findings that have a column in the table of classes."""
+OPTIONS = {"train": "--train", "second_seed": "--second-seed"}
+"""Arguments of `timex.check` as they are written here."""
 
 
 def check(
@@ -114,7 +116,10 @@ def print_check(found: Check) -> None:
     for f in found.overall.findings:
         table.add_row(f.name, f"[{COLOURS[f.verdict]}]{f.verdict}[/]", escape(f.meaning), escape(f.advice))
     console.print(table)
-    console.print(_classes(found))
+    if found.classes:
+        console.print(_classes(found))
+    for note in found.notes(OPTIONS.__getitem__):
+        console.print(escape(note))
 
 
 def _classes(found: Check) -> Table:

@@ -3,7 +3,9 @@
 Every function takes a `Probe`, which holds model, series and fill, and an attribution (N, T, D). Cells are ordered by
 |attribution|; equal ones at random. No score depends on known deciding cells.
 
-Shapes: N samples, T time steps, D channels, C classes, S shares, K steps of a path.
+For a model of numbers, p_c stands for the share of the evidence that a view holds (`Probe.share`).
+
+Shapes: N samples, T time steps, D channels, C classes or numbers, S shares, K steps of a path.
 """
 
 from __future__ import annotations
@@ -36,25 +38,26 @@ LOWER_IS_BETTER = frozenset({"sufficiency", "log_odds", "cpp", "infidelity"})
 def faithfulness_scores(explanation: Explanation, probe: Probe | None = None) -> dict[str, Floats]:
     """The scores of every sample that need no truth, (N,) each; none without a probe of the explained model.
 
-    `gap`, the areas of `comprehensiveness` and `sufficiency`, `aopc`, `log_odds`, `cpd`, `cpp` and `infidelity`, all under the
-    probe's fill.
+    `gap`, the areas of `comprehensiveness` and `sufficiency`, `aopc` and `infidelity`; for classes also `log_odds`, `cpd` and
+    `cpp`. All are under the probe's fill.
     """
     if probe is None:
         return {}
     a = explanation.attribution
     cells = max(1, min(CELLS, a[0].size // 10))
     tops = list(top_cells(probe, a, SHARES))
-    alone, without = [probe.probability(top) for top in tops], [probe.probability(~top) for top in tops]
-    return {
+    alone, without = [probe.answer(top) for top in tops], [probe.answer(~top) for top in tops]
+    found = {
         "gap": _gap(probe, alone, without),
         "comprehensiveness": area(_falls(probe, without), SHARES),
         "sufficiency": area(_falls(probe, alone), SHARES),
         "aopc": aopc(probe, a),
-        "log_odds": _log_fall(probe, without[SHARES.index(LOG_ODDS_SHARE)]),
-        "cpd": cpd(probe, a, cells),
-        "cpp": cpp(probe, a, cells),
         "infidelity": infidelity(probe, a),
     }
+    if not probe.numbers:
+        found["log_odds"] = _log_fall(probe, without[SHARES.index(LOG_ODDS_SHARE)])
+        found |= {"cpd": cpd(probe, a, cells), "cpp": cpp(probe, a, cells)}
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------- top cells and the rest
@@ -72,33 +75,29 @@ def top_cells(probe: Probe, attribution: ArrayLike, shares: Sequence[float]) -> 
 def evidence_gap(probe: Probe, attribution: ArrayLike, shares: Sequence[float] = SHARES) -> Floats:
     """The share of the model's evidence in the top cells less the share in the others, mean over `shares`, (N,).
 
-    Evidence e is the log-odds of the class. The share that a view v leaves is (e_v - e_blank) / max(1, e_x - e_blank), clipped
-    to [-1, 1]. Above 0 the few top cells hold more of the evidence than all others together. A random order is below 0 where
-    evidence is spread over many cells: compare a gap with that of `Random`.
+    Evidence e is the log-odds of the class; for numbers, minus the mean squared distance from the model's answer in units of
+    the training spread. The share that a view v holds is (e_v - e_blank) / max(1, e_x - e_blank), clipped to [-1, 1].
+
+    Above 0 the few top cells hold more of the evidence than all others together. A random order is below 0 where evidence is
+    spread over many cells: compare a gap with that of `Random`.
     """
     tops = list(top_cells(probe, attribution, shares))
-    return _gap(probe, [probe.probability(top) for top in tops], [probe.probability(~top) for top in tops])
+    return _gap(probe, [probe.answer(top) for top in tops], [probe.answer(~top) for top in tops])
 
 
 def _gap(probe: Probe, alone: Sequence[Floats], without: Sequence[Floats]) -> Floats:
-    """The evidence gap from the probabilities (N, C) of the top cells alone and of the others, one of each per share."""
-    nothing = probe.evidence(probe.blank)
-    unit = np.maximum(probe.evidence(probe.whole) - nothing, 1)
-
-    def left(probability: Floats) -> Floats:
-        return np.clip((probe.evidence(probability) - nothing) / unit, -1, 1)
-
-    return np.asarray(np.mean([left(a) - left(b) for a, b in zip(alone, without, strict=True)], axis=0))
+    """The evidence gap from the answers (N, C) to the top cells alone and to the others, one of each per share."""
+    return np.asarray(np.mean([probe.share(a) - probe.share(b) for a, b in zip(alone, without, strict=True)], axis=0))
 
 
 def comprehensiveness(probe: Probe, attribution: ArrayLike, shares: Sequence[float] = SHARES) -> Floats:
     """p_c(x) - p_c(x without its top cells), (N, S): how much the model misses them. Higher is better."""
-    return _falls(probe, (probe.probability(~top) for top in top_cells(probe, attribution, shares)))
+    return _falls(probe, (probe.answer(~top) for top in top_cells(probe, attribution, shares)))
 
 
 def sufficiency(probe: Probe, attribution: ArrayLike, shares: Sequence[float] = SHARES) -> Floats:
     """p_c(x) - p_c(the top cells alone), (N, S): how much the top cells lack. Lower is better."""
-    return _falls(probe, (probe.probability(top) for top in top_cells(probe, attribution, shares)))
+    return _falls(probe, (probe.answer(top) for top in top_cells(probe, attribution, shares)))
 
 
 def _falls(probe: Probe, views: Iterable[Floats]) -> Floats:
@@ -123,7 +122,7 @@ def area(curve: ArrayLike, shares: Sequence[float]) -> Floats:
 def log_odds(probe: Probe, attribution: ArrayLike, share: float = LOG_ODDS_SHARE) -> Floats:
     """The fall log p_c(x without its top cells) - log p_c(x), (N,). Lower is better."""
     (top,) = top_cells(probe, attribution, (share,))
-    return _log_fall(probe, probe.probability(~top))
+    return _log_fall(probe, probe.answer(~top))
 
 
 def _log_fall(probe: Probe, view: Floats) -> Floats:
@@ -149,7 +148,7 @@ def infidelity(probe: Probe, attribution: ArrayLike, share: float = HIDDEN, draw
     rng = np.random.default_rng(probe.seed)
     hidden = [(rng.random(a.shape) < share) & seen for _ in range(draws)]
     total = np.stack([np.where(h, a, 0).sum(axis=(1, 2)) for h in hidden])  # (draws, N)
-    fall = _falls(probe, (probe.probability(~h) for h in hidden)).T  # (draws, N)
+    fall = _falls(probe, (probe.answer(~h) for h in hidden)).T  # (draws, N)
     b = np.ones(len(a))
     if normalise:
         square = (total**2).mean(axis=0)
@@ -182,7 +181,7 @@ def path(
     yield probe.whole
     for k in range(1, n_steps + 1):
         count = np.minimum(k, total) if steps is None else np.round(k / steps * total)
-        yield probe.probability(~((place >= 0) & (place < count[:, None, None])))
+        yield probe.answer(~((place >= 0) & (place < count[:, None, None])))
 
 
 def aopc(probe: Probe, attribution: ArrayLike, cells: int | float = 0.2, steps: int = 10) -> Floats:
@@ -247,7 +246,7 @@ def direction_effect(probe: Probe, attribution: ArrayLike, share: float = 0.1) -
     (top,) = top_cells(probe, attribution, (share,))
     a = np.asarray(attribution)
     whole = probe.evidence(probe.whole)
-    fall, rise = (sign * (whole - probe.evidence(probe.probability(~(top & (sign * a > 0))))) for sign in (1, -1))
+    fall, rise = (sign * (whole - probe.evidence(probe.answer(~(top & (sign * a > 0))))) for sign in (1, -1))
     return DirectionEffect(fall, np.where((top & (a < 0)).any((1, 2)), rise, np.nan))
 
 
@@ -314,7 +313,7 @@ def interpret_time(probe: Probe, attribution: ArrayLike, quantiles: Sequence[flo
         for k in quantiles:
             edge = np.nanquantile(positive, 1 - k if top else k, axis=1)[:, None, None]
             replaced = (a >= 0) & seen & ((a >= edge) if top else (a <= edge))
-            whole, left = probe.own(probe.whole), probe.own(probe.probability(~replaced))
+            whole, left = probe.own(probe.whole), probe.own(probe.answer(~replaced))
             shares.append(float((replaced.sum((1, 2)) / seen.sum((1, 2))).mean()))
             falls.append(float(((whole - left) / whole).mean()))
         curves.append(_held_area(shares, falls))

@@ -25,8 +25,7 @@ LEAST_WIDTH = (0.25, 0.25, *[0.1] * len(LAGS))
 """Least widths of a range: of means in deviations, of logarithms of deviations, and of correlations. Training series that were
 scaled one by one have equal means and deviations."""
 TOLERANCE = 0.25
-"""Widths of the range of 256 training series by which a series may lie outside of it, 4.2 deviations if they are normal; with
-fewer series as many deviations."""
+"""Tolerance, in widths of the training range (256 series). It grows when fewer series are known."""
 FARTHEST = 100.0
 """Largest distance of a cell that counts, in training deviations: a channel that was constant in training has none."""
 PENALTY = 10.0

@@ -1,6 +1,6 @@
 """A model seen through series with hidden cells: what to hide, what takes its place, what the model then answers.
 
-Shapes: N samples, T time steps, D channels, C classes.
+Shapes: N samples, T time steps, D channels, C classes or numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from timex.checks import check_labels
 from timex.records import Baseline, Series
 
 Predict = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[Any]]
-"""Class probabilities (N, C) of series (N, T, D) with hidden cells; the second argument marks the cells that are kept."""
+"""Class probabilities, or numbers, (N, C) of series (N, T, D) with hidden cells; the second argument marks the kept cells."""
 
 Fill = Literal["mean", "zero", "sample", "noise", "draw", "shift", "local"]
 """What takes the place of a hidden cell.
@@ -44,11 +44,13 @@ class Probe:
         fill: What takes the place of a hidden cell.
         target: The class whose probability counts, (N,); by default the class predicted from the whole series.
         seed: Seed of the fills and of the order of equal attributions.
+        spread: For a model of numbers, the unit of evidence: the mean squared distance of training answers from the answer to
+            a blank series, one value or one of each number (C,). None for a classifier.
 
     Example:
         >>> rising = lambda x, kept: np.stack([x.sum((1, 2)) < 0, x.sum((1, 2)) >= 0], axis=1).astype(float)
         >>> probe = Probe(rising, Series([[[3.0], [-1.0]]]), Baseline(np.zeros((2, 1)), np.zeros((2, 1))))
-        >>> probe.probability(np.array([[[False], [True]]]))  # the model sees 0 and -1
+        >>> probe.answer(np.array([[[False], [True]]]))  # the model sees 0 and -1
         array([[1., 0.]])
     """
 
@@ -58,12 +60,15 @@ class Probe:
     fill: Fill = "mean"
     target: ArrayLike | None = None
     seed: int = 0
+    spread: ArrayLike | None = None
 
     def __post_init__(self) -> None:
         if self.fill not in FILLS:
             raise ValueError(f"Expected fill among {', '.join(FILLS)}, got {self.fill!r}.")
         if self.fill == "draw" and not isinstance(self.background, Series):
             raise ValueError("Expected training series as background for the fill draw, got their mean and deviation.")
+        if self.numbers and self.target is not None:
+            raise ValueError("Expected no target= for a model of numbers: they have no classes.")
         if self.baseline.mean.shape != self.series.shape[1:]:
             raise ValueError(
                 f"Expected background of the series' shape {self.series.shape[1:]}, got {self.baseline.mean.shape}."
@@ -74,29 +79,41 @@ class Probe:
         """Mean and deviation of every cell of the background."""
         return self.background if isinstance(self.background, Baseline) else self.background.baseline()
 
+    @property
+    def numbers(self) -> bool:
+        """Whether the model gives numbers, and not classes."""
+        return self.spread is not None
+
     @cached_property
     def whole(self) -> NDArray[np.float64]:
-        """Probabilities for the whole series, (N, C)."""
+        """Answers to the whole series, (N, C)."""
         return np.asarray(self.predict(self.series.x, np.ones(self.series.shape, dtype=bool)), dtype=np.float64)
 
     @cached_property
     def blank(self) -> NDArray[np.float64]:
-        """Probabilities for series without evidence, (N, C): every cell hidden, by the mean where the fill is shift.
+        """Answers to series without evidence, (N, C): every cell hidden, by the mean where the fill is shift.
 
         A shift of every cell at once hides nothing: the whole series stands there, in another place.
         """
         probe = replace(self, fill="mean") if self.fill == "shift" else self
-        return probe.probability(np.zeros(self.series.shape, dtype=bool))
+        return probe.answer(np.zeros(self.series.shape, dtype=bool))
 
     @cached_property
     def classes(self) -> NDArray[np.int64]:
-        """The class whose probability counts, (N,)."""
+        """The class whose probability counts, (N,); 0 for numbers."""
+        if self.numbers:
+            return np.zeros(len(self.series), dtype=np.int64)
         if self.target is None:
             return self.whole.argmax(axis=1)
         return check_labels(self.target, len(self.series), self.whole.shape[1])
 
-    def probability(self, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
-        """Probabilities for the series with all but the `kept` cells (N, T, D) hidden, (N, C)."""
+    @cached_property
+    def open(self) -> NDArray[np.bool_]:
+        """Whether hidden cells can change the answer, (N,): not if a blank series has the same class. True for numbers."""
+        return np.asarray(self.numbers | (self.classes != self.blank.argmax(axis=1)))
+
+    def answer(self, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Answers to the series with all but the `kept` cells (N, T, D) hidden, (N, C)."""
         return np.asarray(self.predict(self.hidden(kept), kept), dtype=np.float64)
 
     def hidden(self, kept: NDArray[np.bool_]) -> NDArray[np.float32]:
@@ -105,16 +122,37 @@ class Probe:
         filling = self._between(kept & seen) if self.fill == "local" else self._filling
         return np.where(kept | ~seen, self.series.x, filling).astype(np.float32)
 
-    def own(self, probability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The probability of the class that counts, (N,)."""
-        return np.take_along_axis(probability, self.classes[:, None], axis=1)[:, 0]
+    def own(self, answer: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The probability of the class that counts, (N,); for numbers the share of the evidence."""
+        if self.numbers:
+            return self.share(answer)
+        return np.take_along_axis(answer, self.classes[:, None], axis=1)[:, 0]
 
-    def evidence(self, probability: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The log-odds of the class that counts, (N,)."""
+    def evidence(self, answer: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much an answer (N, C) speaks for that to the whole series, (N,).
+
+        For classes, the log-odds of the class that counts. For numbers, minus the mean squared distance in units of `spread`.
+        """
+        if self.spread is not None:
+            return -((answer - self.whole) ** 2 / np.asarray(self.spread)).mean(axis=1)
         tiny = np.finfo(np.float64).tiny
-        others = probability.copy()  # 1 - p would lose all digits near p = 1
+        others = answer.copy()  # 1 - p would lose all digits near p = 1
         np.put_along_axis(others, self.classes[:, None], 0, axis=1)
-        return np.log(np.maximum(self.own(probability), tiny)) - np.log(np.maximum(others.sum(axis=1), tiny))
+        return np.log(np.maximum(self.own(answer), tiny)) - np.log(np.maximum(others.sum(axis=1), tiny))
+
+    def share(self, answer: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The share of the evidence that an answer holds, (N,): (e - e_blank) / max(1, e_x - e_blank), from -1 to 1."""
+        return np.clip((self.evidence(answer) - self._nothing) / self._unit, -1, 1)
+
+    @cached_property
+    def _nothing(self) -> NDArray[np.float64]:
+        """The evidence of a blank series, (N,)."""
+        return self.evidence(self.blank)
+
+    @cached_property
+    def _unit(self) -> NDArray[np.float64]:
+        """The evidence of the whole series above a blank one, at least 1, (N,)."""
+        return np.maximum(self.evidence(self.whole) - self._nothing, 1)
 
     def places(self, attribution: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The place of every cell in the order of |attribution|, and the number of measured cells; see `places`."""

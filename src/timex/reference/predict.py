@@ -1,4 +1,4 @@
-"""Class probabilities of a model, whole and with cells hidden.
+"""The answers of a model, whole and with cells hidden: probabilities of classes, or numbers.
 
 Shapes: N samples, T time steps, D channels, C classes.
 """
@@ -29,6 +29,8 @@ def model_predict(
 ) -> Predict:
     """A `Predict` from a reference model or any torch module that maps (B, T, D) to logits (B, C).
 
+    It gives the probabilities of the classes; for a regression or forecast the numbers as the reference model scales them.
+
     Args:
         model: The model; it is moved to `device` and put into evaluation mode.
         device: Where to run it.
@@ -39,6 +41,7 @@ def model_predict(
         chunk: Samples on the device at once.
     """
     ours = isinstance(model, ReferenceModel)
+    numbers = ours and model.numbers
     model = model.to(device).eval()
 
     @torch.no_grad()
@@ -57,7 +60,7 @@ def model_predict(
                     logits = model.answers(batch, *extra) if steps is None else model(batch, *extra, steps)
             else:
                 logits = model(batch)
-            rows.append(logits.double().softmax(-1).cpu())
+            rows.append((logits.double() if numbers else logits.double().softmax(-1)).cpu())
         return torch.cat(rows).numpy()
 
     return predict

@@ -5,8 +5,8 @@ Shapes: N samples, T time steps, D channels, C classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from torch import Tensor
 from timex.explainers import Random
 from timex.explainers.base import Explainer
 from timex.io.rounding import rounded
-from timex.method.explainer import TimeX
 from timex.metrics import Probe
 from timex.metrics.hiding import Fill
 from timex.records import Explanation, Series, as_series
@@ -32,9 +31,12 @@ from timex.trust.measure import (
     measured,
     model_of,
     moved_correlation,
+    of_fit,
+    other_fills,
     over_random,
     probe_of,
     recall_over_chance,
+    sampled,
     seed_correlation,
     shuffled_correlation,
     shuffled_gap,
@@ -45,7 +47,9 @@ from timex.trust.measure import (
 MOST = 500
 """Series that a check looks at; more are sampled."""
 FEW = 8
-"""Series of a class below which nothing is said of it."""
+"""Classes with fewer series get no verdict."""
+PYTHON = {"train": "train=", "second_seed": "second_seed=True"}
+"""Arguments of `check` as they are written in Python."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,11 @@ class Check:
     Attributes:
         method: The explainer's registry name.
         fill: What took the place of hidden cells.
-        default: The class that the model predicts for a blank series.
+        default: The class that the model predicts for a blank series; empty for numbers.
         overall: Findings about all series.
-        classes: Findings about the series of each predicted class.
+        classes: Findings about the series of each predicted class; none for numbers.
+        numbers: Whether the model gives numbers, and not classes.
+        unmeasured: Questions that were not measured, and the arguments of `check` that they need.
     """
 
     method: str
@@ -83,6 +89,8 @@ class Check:
     default: str
     overall: Group
     classes: tuple[Group, ...]
+    numbers: bool = False
+    unmeasured: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -104,8 +112,18 @@ class Check:
             "classes": groups[1:],
         }
 
+    def notes(self, written: Callable[[str], str] = PYTHON.__getitem__) -> list[str]:
+        """What was left out, a line each.
+
+        Args:
+            written: How an argument of `check` is written: as in Python by default.
+        """
+        of_numbers = "The model gives numbers: shares are shares of the evidence; accuracy, agreement and classes are left out"
+        found = [f"{name}: not measured: pass {' and '.join(map(written, needs))}" for name, needs in self.unmeasured.items()]
+        return [of_numbers, *found] if self.numbers else found
+
     def __str__(self) -> str:
-        lines = [f"{self.verdict.upper()} ({self.method}, {self.overall.n:,} series, hidden cells: {self.fill})"]
+        lines = [f"{self.verdict.upper()} ({self.method}, {self.overall.n:,} series, hidden cells: {self.fill})", *self.notes()]
         for group in (self.overall, *self.classes):
             lines += ["", f"{group.name}: {group.verdict}"]
             for f in group.findings:
@@ -127,7 +145,7 @@ def check(
     """Ask the explained model whether explanations of these series can be trusted. No known deciding cells are needed.
 
     Args:
-        explainer: Any explainer of a classifier, fitted if it needs a fit.
+        explainer: Any explainer, fitted if it needs a fit. Questions about classes are left out for a model of numbers.
         x: Held-out series, as the model takes them: (N, T, D), or a `Series`.
         train: Training series, which give the values of hidden cells. By default an explainer's own training mean is used,
             or the mean of x for a method without a fit.
@@ -141,26 +159,34 @@ def check(
 
     Returns:
         A `Check`: a verdict over all series and per predicted class, with what was measured and what to do.
+
+    Example:
+        >>> from torch import nn
+        >>> from timex.explainers import Saliency
+        >>> regression = nn.Sequential(nn.Flatten(), nn.Linear(24, 1))
+        >>> x = np.random.default_rng(0).normal(size=(30, 12, 2))
+        >>> [f.name for f in check(Saliency(regression, task="regress", device="cpu"), x).overall.findings][:5]
+        ['answers', 'training range', 'share kept', 'kept alone', 'without kept']
     """
     series = sampled(as_series(x), most, seed)
     if (refit or second_seed) and explainer.needs_fit and train is None:
         raise ValueError("Expected train= for a refit: the series to fit the explainer again on.")
     explanation = explainer.explain(series)
-    if model_of(explainer).numbers:
-        raise ValueError(
-            "Expected an explainer of a classifier, got one of a regression or forecast: its outputs are no classes."
-        )
     probe = probe_of(explainer, series, train, fill, seed)
     m = measured(explainer, explanation, probe)
-    blank = int(np.bincount(probe.blank.argmax(axis=1)).argmax())
+    blank = None if probe.numbers else int(np.bincount(probe.blank.argmax(axis=1)).argmax())
 
     def name(c: int) -> str:
         return explanation.classes[c] if explanation.classes else str(c)
 
-    labelled = replace(series, y=explanation.series.y, classes=explanation.series.classes)  # as the explained answers are
-    model = tuple(_of_model(explainer, m, labelled, train, name(int(np.bincount(m.predicted).argmax())), name(blank)))
+    if blank is None:
+        answers = [rules.answers(float(m.whole.mean()))]
+    else:
+        labelled = replace(series, y=explanation.series.y, classes=explanation.series.classes)  # as the explained answers are
+        answers = [*_of_answers(m, labelled, name(int(np.bincount(m.predicted).argmax())), name(blank))]
+    model = (*answers, *_of_series(explainer, m, series, train))
     explained = (
-        *_of_explanation(m, blank),
+        *_of_explanation(explainer, m, blank),
         *_other_fills(explainer, m, explanation, probe, blank),
         *_steady(explainer, explanation, series, train, second_seed),
         *_of_surrogate(explainer, m),
@@ -168,41 +194,53 @@ def check(
     )
     failed = tuple(f for f in model if f.verdict == "do not use")  # holds for every class
     classes = tuple(
-        Group(name(int(c)), int((m.predicted == c).sum()), (*failed, *_of_class(m.take(m.predicted == c), c == blank)))
-        for c in np.unique(m.predicted)
+        Group(name(c), int((m.predicted == c).sum()), (*failed, *_of_class(explainer, m.take(m.predicted == c), c == blank)))
+        for c in ([] if blank is None else np.unique(m.predicted).tolist())
     )
     overall = Group("all series", len(m), (*model, *explained))
-    return Check(explainer.name, probe.fill, name(blank), overall, classes)
+    return Check(
+        method=explainer.name,
+        fill=probe.fill,
+        default="" if blank is None else name(blank),
+        overall=overall,
+        classes=classes,
+        numbers=probe.numbers,
+        unmeasured=_unmeasured(overall, explainer, probe, train),
+    )
 
 
-def sampled(series: Series, most: int, seed: int) -> Series:
-    """At most `most` random series, in their order."""
-    if len(series) <= most:
-        return series
-    return series.take(np.sort(np.random.default_rng(seed).permutation(len(series))[:most]))
+def _unmeasured(overall: Group, explainer: Explainer[Any], probe: Probe, train: Series | None) -> dict[str, tuple[str, ...]]:
+    """Questions that this call did not measure, and the arguments that they need."""
+    found: dict[str, tuple[str, ...]] = {
+        f"other fills, {fill}": ("train",) for fill, measurable in other_fills(probe).items() if not measurable
+    }
+    if has_seed(explainer) and "two seeds" not in (f.name for f in overall.findings):
+        found["two seeds"] = ("second_seed", "train") if train is None else ("second_seed",)
+    return found
 
 
-def _of_model(
-    explainer: Explainer[Any], m: Measured, series: Series, train: Series | None, commonest: str, default: str
-) -> Iterator[Finding]:
-    """Whether the model, and the series, are those that the explainer is for."""
+def _of_answers(m: Measured, series: Series, commonest: str, default: str) -> Iterator[Finding]:
+    """Whether the model tells classes apart."""
     yield rules.one_class(_commonest(m), commonest, default)
     if series.y is not None:
         yield rules.accuracy(recall_over_chance(m.predicted, series.y, m.n_classes), 1 / m.n_classes)
-    if isinstance(explainer, TimeX) and has_weights(model_of(explainer)):
-        yield rules.same_model(fitted_on_this_model(explainer))
+
+
+def _of_series(explainer: Explainer[Any], m: Measured, series: Series, train: Series | None) -> Iterator[Finding]:
+    """Whether the model, and the series, are those that the explainer is for."""
+    if (same := fitted_on_this_model(explainer)) is not None:
+        yield rules.same_model(same)
     yield rules.distance(float(np.median(m.distance)), usual_distance(explainer, train))
     if not np.isnan(unlike := unlikeness(explainer, series, train)):
         yield rules.familiar(unlike)
-    if isinstance(explainer, TimeX):
-        rows = [row for row in explainer.fitted.history if row["part"] != "surrogate"]
-        yield rules.length([row["criterion"] for row in rows])
+    if values := [row["criterion"] for row in of_fit(explainer, "history", ()) if row["part"] != "surrogate"]:
+        yield rules.length(values)
 
 
-def _of_explanation(m: Measured, blank: int) -> Iterator[Finding]:
+def _of_explanation(explainer: Explainer[Any], m: Measured, blank: int | None) -> Iterator[Finding]:
     """What hiding cells says, over the series whose class a blank series does not have: hidden cells cannot bring it back."""
     m = m.take(_not_blank(m, blank))
-    yield from _hiding(m)
+    yield from _hiding(explainer, m)
     if not np.isnan(m.channels).any():
         yield rules.moments(Interval.of(m.gap - m.channels))
     if not np.isnan(m.gradients).any():
@@ -210,19 +248,18 @@ def _of_explanation(m: Measured, blank: int) -> Iterator[Finding]:
     yield rules.amplitude(Interval.of(m.correlation).mean, Interval.of(m.gap - m.size))
 
 
-def _not_blank(m: Measured, blank: int) -> NDArray[np.bool_]:
-    """The series whose class a blank series does not have, (N,); all if there are none."""
-    other: NDArray[np.bool_] = m.predicted != blank
+def _not_blank(m: Measured, blank: int | None) -> NDArray[np.bool_]:
+    """The series whose class a blank series does not have, (N,); all if there are none, and for numbers."""
+    other = np.not_equal(m.predicted, blank) if blank is not None else np.ones(len(m), dtype=bool)
     return other if other.any() else ~other
 
 
 def _other_fills(
-    explainer: Explainer[Any], m: Measured, explanation: Explanation, probe: Probe, blank: int
+    explainer: Explainer[Any], m: Measured, explanation: Explanation, probe: Probe, blank: int | None
 ) -> Iterator[Finding]:
     random = Random(model_of(explainer), device=explainer.device).explain(probe.series)
     found = over_random(probe, explanation.attribution, random.attribution)
-    if found:
-        yield rules.other_fills({fill: Interval.of(values[_not_blank(m, blank)]) for fill, values in found.items()})
+    yield rules.other_fills({fill: Interval.of(values[_not_blank(m, blank)]) for fill, values in found.items()})
 
 
 def _steady(
@@ -234,17 +271,25 @@ def _steady(
         yield rules.two_seeds(Interval.of(seed_correlation(explainer, explanation, series, train)).mean)
 
 
-def _hiding(m: Measured) -> Iterator[Finding]:
+def _hiding(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
     over_random = Interval.of(m.gap - m.random)
-    yield rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()), ordered=over_random.low > 0)
-    yield rules.kept_alone(float(m.alone.mean()))
-    yield rules.without_kept(float(m.without.mean()))
+    numbers = model_of(explainer).numbers
+    whole = max(float(m.whole.mean()), float(np.finfo(np.float32).tiny))  # 0 for a constant regression
+    yield _kept_share(explainer, m, ordered=over_random.low > 0)
+    yield rules.kept_alone(float(m.alone.mean()) / whole, numbers)
+    yield rules.without_kept(float(m.without.mean()) / whole, numbers)
     yield rules.gap(float(m.gap.mean()), over_random)
 
 
+def _kept_share(explainer: Explainer[Any], m: Measured, ordered: bool = False) -> Finding:
+    objective = getattr(explainer.config, "objective", None)
+    return rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()), ordered, objective)
+
+
 def _of_surrogate(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
-    if isinstance(explainer, TimeX):
-        yield rules.agreement(float(m.agreement.mean()), _commonest(m), explainer.fitted.quality.agreement)
+    if not np.isnan(m.agreement).any():
+        trained = getattr(of_fit(explainer, "quality"), "agreement", None)
+        yield rules.agreement(float(m.agreement.mean()), _commonest(m), trained)
 
 
 def _shuffled(explainer: Explainer[Any], m: Measured, explanation: Explanation, probe: Probe, refit: bool) -> Iterator[Finding]:
@@ -258,21 +303,21 @@ def _shuffled(explainer: Explainer[Any], m: Measured, explanation: Explanation, 
         yield rules.shuffled_score(Interval.of(m.gap - shuffled_gap(explainer, explanation, probe)))
 
 
-def _of_class(m: Measured, default: bool) -> Iterator[Finding]:
+def _of_class(explainer: Explainer[Any], m: Measured, default: bool) -> Iterator[Finding]:
     """Findings about the series of one predicted class."""
     if len(m) < FEW:
         yield Finding("series", len(m), "weak", f"only {len(m)} series have this class", "check more series of it")
     elif default:
-        yield from _of_default(m)
+        yield from _of_default(explainer, m)
     else:
-        yield from _hiding(m)
+        yield from _hiding(explainer, m)
         if not np.isnan(m.agreement).any():
             yield rules.agreement(float(m.agreement.mean()), 0.0, None)
 
 
-def _of_default(m: Measured) -> Iterator[Finding]:
+def _of_default(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
     """Of the class that a blank series has too: hidden cells bring it back, so that only its evidence can be tested."""
-    kept = rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()))
+    kept = _kept_share(explainer, m)
     yield replace(kept, verdict="weak") if kept.verdict == "do not use" else kept
     found = rules.gap(float(m.gap.mean()), Interval.of(m.gap - m.random))
     if found.verdict == "trust":

@@ -25,9 +25,8 @@ from timex.metrics.hiding import Fill
 from timex.records import Explanation, Series, as_series
 from timex.reference.adaptation import How
 from timex.registry import EXPLAINERS, find
-from timex.trust.check import sampled
 from timex.trust.interval import Interval, plain
-from timex.trust.measure import Floats, predict_of
+from timex.trust.measure import Floats, model_probe, sampled, spread_of
 from timex.trust.runs import Run, Runs
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ class Comparison:
         runs: Explanations and times by method.
         scores: Scores of every sample, (N,), by method, then fill, then name (`timex.metrics.faithfulness`).
         skipped: Why a method could not be run, by method.
-        open: Whether a blank series has another class than the sample, (N,), by fill: hidden cells can change its class.
+        open: Whether hidden cells can change the answer, (N,), by fill: not if a blank series has the sample's class.
         summaries: Scores of all samples together, by method, then fill, then name; empty unless the comparison was thorough.
     """
 
@@ -174,7 +173,7 @@ def compare(
     """Explain series by several methods, and ask the model which explanations point at its evidence.
 
     Args:
-        model: The model to explain, a classifier: anything that the explainers take.
+        model: The model to explain: anything that the explainers take.
         x: Held-out series, as the model takes them: (N, T, D), or a `Series`.
         methods: Names from `timex.registry.EXPLAINERS`, or explainers of the same model with settings of their own. An
             explainer that needs a fit must have one. The controls amplitude and random are added.
@@ -182,7 +181,7 @@ def compare(
         fills: What takes the place of hidden cells (`timex.metrics.hiding.Fill`); methods rank by their mean over the fills.
         aligned: Whether all windows are cut around the same event, as heart beats are. The control centre then joins the
             others, since the place alone may tell which cells decide.
-        thorough: Also compute InterpretTime's scores and DDS, PES and CMI: about half as long again.
+        thorough: Also compute InterpretTime's scores and DDS, PES and CMI, which need classes: about half as long again.
         folder: Keep explanations there, and checkpoints of fits. The same comparison, started again, goes on from them.
         most: Series to compare on; more are sampled.
         seed: Seed of the sample and of random orders.
@@ -204,9 +203,9 @@ def compare(
     known = as_series(x if train is None else train)
     reference = Random(model, device=device, **how)
     answers = reference.explain(series)
-    if reference.model.numbers:
-        raise ValueError("Expected a classifier, got a model of numbers: compare explains classes.")
-    probes = [Probe(predict_of(reference.model, series, reference.device), series, known, fill, seed=seed) for fill in fills]
+    of, on = reference.model, reference.device
+    spread = spread_of(of, series, known, on) if of.numbers else None
+    probes = [model_probe(of, series, known, fill, seed, on, spread) for fill in fills]
     runs = Runs(reference.model, answers, known, None if folder is None else Path(folder), progress)
     done: dict[str, Run] = {}
     scores, skipped, summaries = {}, {}, {}
@@ -218,10 +217,9 @@ def compare(
             skipped[name] = str(error)
             continue
         scores[name] = {str(p.fill): faithfulness_scores(done[name].explanation, p) for p in probes}
-        if thorough:
+        if thorough and not of.numbers:
             summaries[name] = {str(p.fill): _summary(p, done[name].explanation) for p in probes}
-    can_change = {str(p.fill): p.classes != p.blank.argmax(axis=1) for p in probes}
-    return Comparison(done, scores, skipped, can_change, summaries)
+    return Comparison(done, scores, skipped, {str(p.fill): p.open for p in probes}, summaries)
 
 
 def _summary(probe: Probe, explanation: Explanation) -> dict[str, float]:

@@ -21,10 +21,15 @@ ONE_CLASS = 0.995
 """Share of the commonest class from which on a model counts as constant."""
 KEPT_MUCH, KEPT_NEARLY_ALL = 0.5, 0.8
 """Shares of the cells kept above which an explanation singles out little, or nothing."""
+FEWER = {"evidence": "a higher evidence.price_high", "paper": "a smaller loss.r", "instance": "a smaller loss.r"}
+MORE = {"evidence": "a lower evidence.price_high", "paper": "a larger loss.r", "instance": "a larger loss.r"}
+"""What to change in the settings of TimeX for fewer and more kept cells, by objective."""
+ANSWERS_GOOD, ANSWERS_POOR = 0.2, 0.05
+"""Mean distance from a blank answer, in units of the training spread and at most 1 a series, from which on numbers vary."""
 ALONE_GOOD, ALONE_POOR = 0.75, 0.5
-"""Shares of samples that keep their class, seen through the kept cells alone."""
+"""Shares of samples that keep their class, seen through the kept cells alone; for numbers, shares of the evidence."""
 WITHOUT_HIGH = 0.6
-"""Share of samples that keep their class without the kept cells, above which these are not needed."""
+"""The same without the kept cells: the share above which these are not needed."""
 DROP = 0.15
 """Fall of the agreement below that on training series from which on the series count as different."""
 ALIKE = 0.8
@@ -85,6 +90,15 @@ def one_class(commonest: float, name: str, default: str) -> Finding:
     return Finding("guessing", commonest, "trust", meaning)
 
 
+def answers(distance: float) -> Finding:
+    """Whether a model of numbers answers series otherwise than a blank series: only then is there something to explain."""
+    meaning = f"the numbers lie {distance:.2f} training spreads from those of a blank series (mean; at most 1 counts)"
+    if distance >= ANSWERS_GOOD:
+        return Finding("answers", distance, "trust", meaning)
+    advice = "check the model and how the series are scaled: it answers most series as it answers a blank one"
+    return Finding("answers", distance, "weak" if distance >= ANSWERS_POOR else "do not use", meaning, advice)
+
+
 def same_model(same: bool) -> Finding:
     """Whether the explainer was fitted on the weights that it explains now."""
     if same:
@@ -137,7 +151,7 @@ def length(values: Sequence[float]) -> Finding:
     return Finding("length of fit", n, "weak", meaning, "fit for more epochs")
 
 
-def kept_share(share: float, empty: float, ordered: bool = False) -> Finding:
+def kept_share(share: float, empty: float, ordered: bool = False, objective: str | None = None) -> Finding:
     """Whether the explanation singles anything out.
 
     Args:
@@ -145,35 +159,41 @@ def kept_share(share: float, empty: float, ordered: bool = False) -> Finding:
         empty: Share of the series of which none is kept.
         ordered: Whether the scores put the evidence first, clearly better than a random order: they then say more than a mask
             that keeps nearly everything.
+        objective: The objective of TimeX, whose settings the advice names; None for another method.
     """
     meaning = f"{share:.1%} of the cells are kept; {empty:.1%} of the series keep none"
-    if share > KEPT_NEARLY_ALL and ordered:
-        return Finding("share kept", share, "weak", meaning, "read the order of the scores, not the mask")
-    if share > KEPT_NEARLY_ALL:
-        return Finding("share kept", share, "do not use", meaning, "fit for more epochs, or on more series")
-    if empty > 0.5:
-        return Finding("share kept", share, "do not use", meaning, "read the scores, not the mask; or fit with a larger r")
-    if share > KEPT_MUCH or empty > 0.1:
-        return Finding("share kept", share, "weak", meaning, "fit for more epochs, or with another r")
-    return Finding("share kept", share, "trust", meaning)
+    much, nothing = share > KEPT_MUCH, empty > 0.1
+    if not (much or nothing):
+        return Finding("share kept", share, "trust", meaning)
+    verdict: Verdict = "do not use" if (share > KEPT_NEARLY_ALL and not ordered) or empty > 0.5 else "weak"
+    advice = "read the order of the scores, not the mask"
+    if objective is not None:
+        advice += f"; or fit again with {(FEWER if much else MORE)[objective]}"
+    return Finding("share kept", share, verdict, meaning, advice)
 
 
-def kept_alone(share: float) -> Finding:
+def kept_alone(share: float, numbers: bool = False) -> Finding:
     """Whether the kept cells suffice."""
-    meaning = f"seeing the kept cells alone, the model predicts the same class for {share:.1%} of the series"
+    meaning = f"seeing the kept cells alone, {_stays(share, numbers)}"
     if share >= ALONE_GOOD:
         return Finding("kept alone", share, "trust", meaning)
     advice = "fit for more epochs, or compare with another method: timex compare"
     return Finding("kept alone", share, "weak" if share >= ALONE_POOR else "do not use", meaning, advice)
 
 
-def without_kept(share: float) -> Finding:
+def without_kept(share: float, numbers: bool = False) -> Finding:
     """Whether the kept cells are needed."""
-    meaning = f"without the kept cells, the model predicts the same class for {share:.1%} of the series"
+    meaning = f"without the kept cells, {_stays(share, numbers)}"
     if share <= WITHOUT_HIGH:
         return Finding("without kept", share, "trust", meaning)
     advice = "the kept cells are not the only reason: expect others beside them"
     return Finding("without kept", share, "weak", meaning, advice)
+
+
+def _stays(share: float, numbers: bool) -> str:
+    if numbers:
+        return f"the model's numbers hold {share:.1%} of the evidence"
+    return f"the model predicts the same class for {share:.1%} of the series"
 
 
 def gap(mean: float, over_random: Interval) -> Finding:

@@ -1,6 +1,6 @@
 """What `check` measures of an explainer on N series: the model's answers with cells hidden, and controls beside them.
 
-Shapes: N samples, T time steps, D channels, C classes.
+Shapes: N samples, T time steps, D channels, C classes or numbers.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
 from timex.explainers import Amplitude, Random
 from timex.explainers.base import Explainer
 from timex.explainers.smoothed_gradients import ChosenWidth, Gradients, GradientsConfig
-from timex.method.explainer import TimeX
 from timex.metrics import Probe, distance_from, distinction, rank_correlation, stability, traits
 from timex.metrics.faithfulness import evidence_gap, top_cells
 from timex.metrics.hiding import Fill, Predict
-from timex.records import Explanation, Series, as_series
-from timex.reference.base import ReferenceModel, weights_hash
+from timex.records import Baseline, Explanation, Series, as_series
+from timex.reference.adapt import model_hash
+from timex.reference.base import ReferenceModel
 from timex.reference.blackbox import BlackBox
 from timex.reference.predict import model_predict
 from timex.reference.student import Distilled
-from timex.reference.wrapped import Wrapped
 from timex.trust.interval import Interval, Z
 from timex.trust.randomise import correlation_with, explained_by, shuffled
 
@@ -40,8 +39,10 @@ SHUFFLES = 2
 """Models with shuffled weights."""
 NOISE, MOVED = 0.05, 100
 """Small noise, in deviations of a channel, and the series that get it: they are explained twice more."""
-OTHER_FILLS: tuple[Fill, ...] = ("local", "draw")
+OTHER_FILLS: tuple[Fill, ...] = ("zero", "local", "draw")
 """Fills that a check asks about beside its own; a draw needs training series."""
+SPREAD_OF = 500
+"""Training series whose answers give the unit of evidence of numbers; more are sampled."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,11 @@ class Measured:
 
     Attributes:
         n_classes: Number of the model's classes.
-        predicted: The model's class, (N,).
+        predicted: The model's class, (N,); 0 for numbers.
         kept: Share of the measured cells that the explanation keeps, (N,).
-        alone: Whether the class stays when only the kept cells are seen, (N,).
-        without: Whether the class stays when the kept cells are hidden, (N,).
+        whole: 1 for classes, (N,); for numbers the share of the evidence in the whole series: below 1 near a blank answer.
+        alone: Whether the class stays when only the kept cells are seen, (N,); for numbers their share of the evidence.
+        without: The same when the kept cells are hidden, (N,).
         gap: Evidence gap of the explanation, (N,).
         random: That of a random order, (N,).
         size: That of the values' size, (N,).
@@ -67,8 +69,9 @@ class Measured:
     n_classes: int
     predicted: NDArray[np.int64]
     kept: Floats
-    alone: NDArray[np.bool_]
-    without: NDArray[np.bool_]
+    whole: Floats
+    alone: Floats
+    without: Floats
     gap: Floats
     random: Floats
     size: Floats
@@ -97,8 +100,9 @@ def measured(explainer: Explainer[Any], explanation: Explanation, probe: Probe) 
         n_classes=probe.whole.shape[1],
         predicted=probe.classes,
         kept=(kept & series.observed).sum((1, 2)) / np.maximum(series.observed.sum((1, 2)), 1),
-        alone=probe.probability(kept).argmax(1) == probe.classes,
-        without=probe.probability(~kept).argmax(1) == probe.classes,
+        whole=stays(probe, probe.whole),
+        alone=stays(probe, probe.answer(kept)),
+        without=stays(probe, probe.answer(~kept)),
         gap=evidence_gap(probe, a),
         random=evidence_gap(probe, random),
         size=evidence_gap(probe, size),
@@ -108,6 +112,11 @@ def measured(explainer: Explainer[Any], explanation: Explanation, probe: Probe) 
         distance=distance_from(probe.baseline, series),
         agreement=agreement,
     )
+
+
+def stays(probe: Probe, answer: Floats) -> Floats:
+    """1 where an answer (N, C) has the class of the whole series, else 0, (N,); for numbers its share of the evidence."""
+    return probe.share(answer) if probe.numbers else (answer.argmax(1) == probe.classes).astype(np.float64)
 
 
 def gradient_gap(model: ReferenceModel, probe: Probe, device: torch.device) -> Floats:
@@ -131,7 +140,7 @@ def usual_distance(explainer: Explainer[Any], train: Series | None) -> float:
     """The distance of the median training series from the training mean; 1, as of normal values, where it is not known."""
     if train is not None:
         return float(np.median(distance_from(train.baseline(), train)))
-    known = explainer.fitted.distance if isinstance(explainer, TimeX) else None
+    known: float | None = of_fit(explainer, "distance")
     return 1.0 if known is None else known
 
 
@@ -139,7 +148,7 @@ def unlikeness(explainer: Explainer[Any], series: Series, train: Series | None) 
     """The AUROC at which series and training series can be told apart; NaN with few series, or where those are not known."""
     if train is not None:
         return distinction(traits(train), traits(series))
-    known = explainer.fitted.traits if isinstance(explainer, TimeX) else None
+    known = of_fit(explainer, "traits")
     return float("nan") if known is None else distinction(known, traits(series))
 
 
@@ -154,27 +163,61 @@ def recall_over_chance(predicted: NDArray[np.int64], y: NDArray[np.int64], n_cla
 # ------------------------------------------------------------------------------------------------------------- the model
 
 
+def of_fit(explainer: Explainer[Any], name: str, default: Any = None) -> Any:
+    """What the explainer's fit kept under a name; the default if it kept nothing so called, or there was no fit."""
+    return getattr(explainer.fitted_, name, default)
+
+
 def model_of(explainer: Explainer[Any]) -> ReferenceModel:
     """The frozen model that an explainer explains; a student, which passes questions on, for a black box."""
-    return explainer.fitted.reference if isinstance(explainer, TimeX) else explainer.model
+    model: ReferenceModel = of_fit(explainer, "reference", explainer.model)
+    return model
 
 
 def predict_of(model: nn.Module, series: Series, device: torch.device | str) -> Predict:
-    """The model's probabilities of these series with cells hidden; attention is left as it is."""
+    """The model's answers to these series with cells hidden; attention is left as it is."""
     times, observed = (None, None) if series.regular else (series.times, series.observed)
     return model_predict(model, device, attention=False, times=times, observed=observed, extras=series.extras)
 
 
-def fitted_on_this_model(explainer: TimeX) -> bool:
-    """Whether the frozen model has the weights of the model at the fit."""
-    reference = explainer.fitted.reference
-    return (
-        reference.fingerprint if isinstance(reference, Wrapped) else weights_hash(reference)
-    ) == explainer.fitted.reference_hash
+def model_probe(
+    model: ReferenceModel,
+    series: Series,
+    background: Series | Baseline,
+    fill: Fill,
+    seed: int,
+    device: torch.device | str,
+    spread: ArrayLike | None = None,
+) -> Probe:
+    """The model and series. The unit of evidence, if the model gives numbers and none is given, is that of the background."""
+    if model.numbers and spread is None:
+        spread = spread_of(model, series, background, device)
+    return Probe(predict_of(model, series, device), series, background, fill, seed=seed, spread=spread)
+
+
+def spread_of(model: ReferenceModel, series: Series, background: Series | Baseline, device: torch.device | str) -> Floats:
+    """The mean squared distance of a model's numbers from those of a blank series, (C,): by the background series if known."""
+    known = sampled(background, SPREAD_OF, 0) if isinstance(background, Series) else series
+    probe = Probe(predict_of(model, known, device), known, background)
+    rounding = 1e-12 * (1 + (probe.whole**2).max(axis=0))  # of the model's float32
+    return np.maximum(((probe.whole - probe.blank) ** 2).mean(axis=0), rounding)
+
+
+def sampled(series: Series, most: int, seed: int) -> Series:
+    """At most `most` random series, in their order."""
+    if len(series) <= most:
+        return series
+    return series.take(np.sort(np.random.default_rng(seed).permutation(len(series))[:most]))
+
+
+def fitted_on_this_model(explainer: Explainer[Any]) -> bool | None:
+    """Whether the frozen model has the weights of the model at the fit; None if the fit or the model does not show it."""
+    known = of_fit(explainer, "reference_hash")
+    return model_hash(model_of(explainer)) == known if known and has_weights(model_of(explainer)) else None
 
 
 def has_weights(model: ReferenceModel) -> bool:
-    """Whether the model's weights are known, so that they can be shuffled: a black box keeps its own to itself."""
+    """Whether the model's weights can be shuffled. False for a black box: its weights are unknown."""
     return not isinstance(model, BlackBox | Distilled)
 
 
@@ -188,8 +231,8 @@ def shuffled_gap(explainer: Explainer[Any], explanation: Explanation, probe: Pro
     """Mean evidence gap of the same explanations for models with shuffled weights, (N,): no fit is repeated."""
     gaps = []
     for seed in range(SHUFFLES):
-        other = predict_of(shuffled(model_of(explainer), seed), probe.series, explainer.device)
-        asked = Probe(other, probe.series, probe.background, probe.fill, seed=probe.seed)
+        other: Any = shuffled(model_of(explainer), seed)
+        asked = model_probe(other, probe.series, probe.background, probe.fill, probe.seed, explainer.device)
         gaps.append(evidence_gap(asked, explanation.attribution))
     return np.mean(gaps, axis=0)
 
@@ -219,11 +262,15 @@ def seed_correlation(explainer: Explainer[Any], explanation: Explanation, series
     return correlation_with(explanation, other.explain(series))
 
 
+def other_fills(probe: Probe) -> dict[Fill, bool]:
+    """Fills other than the probe's, and whether they can be measured: a draw needs training series."""
+    return {fill: fill != "draw" or isinstance(probe.background, Series) for fill in OTHER_FILLS if fill != probe.fill}
+
+
 def over_random(probe: Probe, attribution: NDArray[np.float32], random: NDArray[np.float32]) -> dict[str, Floats]:
     """The evidence gap over that of a random order under fills other than the probe's, (N,) each."""
-    asked = [f for f in OTHER_FILLS if f != probe.fill and (f != "draw" or isinstance(probe.background, Series))]
-    probes = {str(fill): replace(probe, fill=fill) for fill in asked}
-    return {fill: evidence_gap(other, attribution) - evidence_gap(other, random) for fill, other in probes.items()}
+    probes = {fill: replace(probe, fill=fill) for fill, measurable in other_fills(probe).items() if measurable}
+    return {str(fill): evidence_gap(other, attribution) - evidence_gap(other, random) for fill, other in probes.items()}
 
 
 def probe_of(
@@ -231,11 +278,11 @@ def probe_of(
 ) -> Probe:
     """The explained model and the series.
 
-    The background is `train`, else the explainer's own, else the series. The fill is a shift if the explainer was fitted with
-    it, else the mean, unless given.
+    The background is `train`, else the baseline of the explainer's fit, else the series. The fill is a shift if the explainer
+    was fitted with it, else the mean, unless given.
     """
-    own = explainer.fitted if isinstance(explainer, TimeX) else None
-    background = train if train is not None else series if own is None else own.baseline
+    background = train if train is not None else of_fit(explainer, "baseline", series)
     if fill is None:
-        fill = "shift" if own is not None and own.fill == "shift" else "mean"
-    return Probe(predict_of(model_of(explainer), series, explainer.device), series, background, fill, seed=seed)
+        fill = "shift" if of_fit(explainer, "fill") == "shift" else "mean"
+    spread = of_fit(explainer, "spread") if train is None else None
+    return model_probe(model_of(explainer), series, background, fill, seed, explainer.device, spread)
