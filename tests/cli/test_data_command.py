@@ -1,5 +1,7 @@
 """`timex data`."""
 
+import numpy as np
+
 from timex.data.synthetic import Recipe
 from timex.io.files import write_series
 
@@ -11,6 +13,18 @@ def test_a_file_is_described(invoke, series, tmp_path):
     assert "channels: left, right" in printed
     assert "classes: 0 " in printed
     assert "file │ 40 │ 14 │ 13 │ 13 │ 100.0% │ 2" in printed
+
+
+def test_an_infinite_value_is_refused_in_words_of_files(fails, series, tmp_path):
+    write_series(tmp_path / "own.npz", series)
+    arrays = dict(np.load(tmp_path / "own.npz"))
+    arrays["x"][3, 4, 1] = np.inf
+    np.savez(tmp_path / "own.npz", **arrays)
+    printed = fails("data", "describe", tmp_path / "own.npz")
+    assert (
+        "got inf at sample 3, step 4, channel 1 (1 such cells): fill them, or leave them empty in the file (NaN in .npz)."
+        in printed
+    )
 
 
 def test_list_and_describe(tiny, invoke):

@@ -35,7 +35,10 @@ OPTIONS = {
 }
 """The command-line options of Python arguments that messages of the library name."""
 
-ONLY_IN_PYTHON = {"pass allow_other_model=True": "load it in Python with TimeX.load(..., allow_other_model=True)"}
+ONLY_IN_PYTHON = {
+    "pass allow_other_model=True": "load it in Python with TimeX.load(..., allow_other_model=True)",
+    "pass observed= with False there": "leave them empty in the file (NaN in .npz)",
+}
 """Advice of the library that no option follows, and how the command line words it."""
 
 
