@@ -4,7 +4,8 @@ python benchmarks/neighbours.py --data heldout_levels freqshapes:500:100 --out n
 TIMEX_DATA=prepared python benchmarks/neighbours.py --model gru --data epilepsy boiler:200:40 --out cpd.json
 
 A row is written as soon as it is measured. The same command goes on after a stop, and leaves out the rows of the same data
-set, sizes, model and method that it finds in the file. Models are kept in the folder of --models.
+set, sizes, model and method that it finds in the file. Rows that lack one of these facts, from older versions of the script,
+are dropped. Models are kept in the folder of --models.
 
 Columns: `gap_mean` hides cells by the training mean. `cpd_zero` and `cpd_sample` replace cells by zero and by the mean of the
 sample's channel. `..._classes` averages CPD over the classes, as its authors' code does. `..._signed` orders cells by their
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import data_of, parser, timed, write
+from common import Rows, data_of, parser, timed, write
 from safetensors.torch import load_file, save_file
 from torch import nn
 
@@ -73,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--test", type=int, default=100, help="test series that it explains, at most")
     arguments = options.parse_args(argv)
     torch.set_num_threads(arguments.threads)
-    rows = json.loads(arguments.out.read_text())["rows"] if arguments.out is not None and arguments.out.exists() else []
+    rows = measured_before(arguments.out)
     done = {tuple(row[k] for k in KEY) for row in rows}
     for entry in arguments.data:
         name, *sizes = entry.split(":")
@@ -89,6 +90,13 @@ def main(argv: Sequence[str] | None = None) -> None:
             rows.append({**facts, "method": method, "accuracy": accuracy, **measured(method, model, data, arguments)})
             print(name, method, *(f"{k} {v['mean']:.3f}" for k, v in rows[-1].items() if isinstance(v, dict)), flush=True)
             write({"rows": rows}, arguments)
+
+
+def measured_before(file: Path | None) -> Rows:
+    """The rows of a results file that hold every fact of `KEY`; none without a file."""
+    if file is None or not file.exists():
+        return []
+    return [row for row in json.loads(file.read_text())["rows"] if set(KEY) <= set(row)]
 
 
 def measured(method: str, model: nn.Module, data: Dataset, arguments: Any) -> dict[str, Any]:

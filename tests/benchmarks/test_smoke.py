@@ -71,6 +71,7 @@ def test_unfamiliar(measured):
 
 def test_neighbours(measured, tmp_path):
     options = ["--data", "heldout_levels:20:6", "freqshapes:20:4", "--models", str(tmp_path), "--methods"]
+    (tmp_path / "neighbours.json").write_text('{"rows": [{"data": "freqshapes", "method": "ig"}]}')  # of an older script
     before = measured("neighbours", *options, "ig")["rows"]
     assert [(row["data"], row["fit"], row["test"]) for row in before] == [("heldout_levels", 20, 6), ("freqshapes", 20, 4)]
     rows = measured("neighbours", *options, "ig", "extremal_mask")["rows"]
