@@ -4,17 +4,19 @@ Needs Debian's chromium (`.ci/run` installs it) and the package playwright; with
 Set TIMEX_SCREENSHOTS to a folder to keep the pictures that the tests take.
 """
 
+import csv
 import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from making import checked, make, make_landmarks
 from reading import unpack
 from test_page import EVIL
-from visitor import DESKTOP, PHONE
+from visitor import DESKTOP, PHONE, WIDE
 
 from timex.report.page import write_report
 
@@ -192,7 +194,7 @@ class TestPage:
         assert nameless == []
 
     @pytest.mark.parametrize("scheme", ["light", "dark"])
-    @pytest.mark.parametrize(("name", "viewport"), [("desktop", DESKTOP), ("phone", PHONE)])
+    @pytest.mark.parametrize(("name", "viewport"), [("desktop", DESKTOP), ("wide", WIDE), ("phone", PHONE)])
     def test_light_and_dark_at_every_width(self, demo, visit, name, viewport, scheme):
         page = visit(demo, viewport=viewport, color_scheme=scheme)
         assert page.page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
@@ -258,14 +260,45 @@ def test_names_are_shown_as_text(tmp_path, visit):
     assert any(name in page.text("#spans") for name in names)
     page.page.mouse.move(*page.ask("cellAt(1, 3)"))
     assert page.text("#readout").startswith(names[1])
-    for tab in ("selection", "landmarks", "scores"):
-        page.page.click(f"#tab-{tab}")
+    page.page.click("#tab-selection")
+    assert EVIL in page.text("#selections .bars >> nth=0")  # classes
+    assert names[2] in page.text("#selections .bars >> nth=1")  # channels
+    page.page.click("#tab-landmarks")
+    assert EVIL in page.text("#makeup")
+    assert EVIL in page.text("#landmark-table")
+    assert EVIL in page.text("#landmark-near")
+    page.page.click("#tab-scores")
+    assert EVIL in page.text("#scores tbody")
+    assert "<i>x</i>" in page.text("#scores thead")
     page.click_at(page.ask("pointAt(2)"))
     page.page.mouse.move(*page.ask("pointAt(4)"))
     assert EVIL in page.text("#tip-text")
     assert (
         page.page.evaluate("document.querySelectorAll('img, b:not(.bars b, #attention b, #banner b), svg[onload]').length") == 0
     )
+
+
+def test_names_stay_text_in_saved_files(tmp_path, visit):
+    formula = '=HYPERLINK("http://a.b")'
+    e = make(channels=(EVIL, "</svg>", "<b>bold</b>"), classes=(formula, EVIL), ids=[f"{EVIL}{i}" for i in range(9)])
+    page = visit(write_report(tmp_path / "report.html", e, scores={EVIL: {"<i>x</i>": 1.0}}), "view=sample")
+
+    def saved(button):
+        with page.page.expect_download() as file:
+            page.page.click(button)
+        file.value.save_as(tmp_path / "saved")
+        return tmp_path / "saved"
+
+    figure = ElementTree.parse(saved("#series-save button >> nth=1")).getroot()
+    kinds = {element.tag.rpartition("}")[2] for element in figure.iter()}
+    words = [element.text for element in figure.iter() if element.text]
+    assert kinds <= {"svg", "g", "path", "rect", "text", "line", "defs", "clipPath", "pattern"}
+    assert "</svg>" in words
+    page.page.click("#tab-selection")
+    rows = list(csv.reader(saved("#selections article > .save").read_text().splitlines()))
+    assert [row[:2] for row in rows[1:3]] == [[f"{EVIL}0", f"'{formula}"], [f"{EVIL}1", EVIL]]  # no formula begins a cell
+    page.page.click("#tab-scores")
+    assert saved("#scores .save").read_text() == f",<i>x</i>\n{EVIL},1.000\n"
 
 
 @pytest.mark.parametrize(("n", "t", "d"), [(1, 20, 1), (12, 5000, 2), (12, 100, 64)])

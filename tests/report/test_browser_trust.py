@@ -89,6 +89,9 @@ class TestChecked:
         for words in ("timex check on 200 series: weak.", "weak, amplitude: as the size of the values. To do: compare."):
             assert words in banner
         assert "Kept cells alone\n97 %" in banner
+        tops = page.page.evaluate("[...document.querySelectorAll('#banner .facts > div')].map((tile) => tile.offsetTop)")
+        assert len(tops) == 5
+        assert len(set(tops)) == 1  # one row
         page.page.click("#banner summary")
         assert page.page.locator("#banner td").first.inner_text() == "kept alone"
         page.screenshot("checked")
@@ -156,6 +159,31 @@ class TestSample:
         assert none == below == "rgb(255,255,255)"
         lightness = [sum(int(v) for v in re.findall(r"\d+", colour)) for colour in (weak, strong)]
         assert lightness[0] - lightness[1] > 60
+
+    def test_cells_against_the_class_are_purple(self, visit, tmp_path):
+        against = np.diff(make_demo().series.truth.astype(int), axis=1, prepend=0) == 1  # the first known cell of each
+        e = make_demo(direction=np.where(against, -1, 1))
+        page = visit(write_report(tmp_path / "report.html", e), "sample=0")
+        assert "Direction\n83 % of them speak for the class" in page.text("#verdict")  # 5 of 6 cells
+        first = int(against[0, :, 0].argmax())
+        (lane,) = page.ask("lanes()")
+        box = page.page.locator("#series").bounding_box()
+        top = box["y"] + lane["box"]["y"] + 12.5
+        for step, words in ((first, "against the class"), (first + 1, "for the class")):
+            x, y = page.ask(f"cellAt(0, {step})")
+            page.page.mouse.move(x, y)
+            assert words in page.text("#readout").split(" · ")
+            page.page.mouse.move(2, 2)
+            red, _, blue = page.pixel("series", x, top)
+            assert (blue > red) == (step == first)
+        assert page.text("#scale").split() == ["attribution", "-1", "1"]
+        scale = page.page.locator("#scale-colours").bounding_box()
+        (against_red, _, against_blue), (for_red, _, for_blue) = (
+            page.pixel("scale-colours", scale["x"] + share * scale["width"], scale["y"] + 5) for share in (0.1, 0.9)
+        )
+        assert against_blue > against_red
+        assert for_red > for_blue
+        page.screenshot("direction")
 
     def test_class_colours_and_units(self, ward, visit):
         page = visit(ward, "sample=bed-3")

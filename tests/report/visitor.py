@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qs
 
-DESKTOP, PHONE = {"width": 1440, "height": 900}, {"width": 390, "height": 844}
+DESKTOP, WIDE, PHONE = {"width": 1440, "height": 900}, {"width": 1920, "height": 1080}, {"width": 390, "height": 844}
 
 
 class Visitor:

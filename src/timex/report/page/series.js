@@ -135,14 +135,17 @@ function fillScale(i) {
   const m = state.method;
   if (m === ALL) return $("scale").replaceChildren(make("span", {}, "colour: each method on its own scale"));
   const [low, high] = scaleOf(i, m);
-  const canvas = document.createElement("canvas");
+  const [colours, against] = [coloursOf(m), againstOf(m)];
+  // From the strongest cell against the class to the strongest one for it, where the method gives a direction.
+  const steps = against ? [...against.slice(1).reverse(), ...colours] : colours;
+  const canvas = make("canvas", { id: "scale-colours" });
   const g = surface(canvas, 90, 10);
-  const colours = coloursOf(m);
   for (let x = 0; x < 90; x++) {
-    g.fillStyle = colours[Math.round((x / 89) * meta.levels)];
+    g.fillStyle = steps[Math.round((x / 89) * (steps.length - 1))];
     g.fillRect(x, 0, 1, 10);
   }
-  $("scale").replaceChildren(make("span", {}, `attribution ${numberText(low)}`), canvas, make("span", {}, numberText(high)));
+  const from = numberText(against ? -high : low);
+  $("scale").replaceChildren(make("span", {}, `attribution ${from}`), canvas, make("span", {}, numberText(high)));
 }
 
 function fillKey(every, drawn) {
