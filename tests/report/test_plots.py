@@ -289,6 +289,12 @@ class TestLandmarks:
             np.testing.assert_allclose(mesh.get_array(), e.attribution[i].T)
         assert legend(figure) == ["calm", "storm", "landmark"]
 
+    def test_every_class_has_its_turn(self):
+        landmarks = make_landmarks([30, 20, 10, 0, 5])
+        composition = np.array([[30, 0], [18, 2], [1, 9], [0, 0], [0, 5]])
+        figure = plots.plot_landmarks(make(), dataclasses.replace(landmarks, composition=composition), n=5, n_nearest=1)
+        assert [t.get_text() for t in figure.axes[0].texts] == ["0", "2", "1", "4", "3"]
+
     def test_the_map_keeps_all_distances_of_a_plane(self):
         """Two dimensions into two components is a rotation, so distances between directions must survive."""
         angle = np.array([0.1, 0.9, 2.0, 3.5, 5.0])

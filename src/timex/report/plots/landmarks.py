@@ -32,7 +32,7 @@ def plot_landmarks(explanation: Explanation, landmarks: Landmarks, n: int = 4, n
     Args:
         explanation: Explanations of N samples, with embeddings.
         landmarks: The landmarks of the explainer that gave them.
-        n: How many landmarks: those that are the nearest of most training explanations.
+        n: How many landmarks: of every class in turn, the one that is the nearest of most training explanations.
         n_nearest: How many of the N explanations to draw for each.
 
     Returns:
@@ -41,7 +41,7 @@ def plot_landmarks(explanation: Explanation, landmarks: Landmarks, n: int = 4, n
     embedding = _check_embedding(explanation, landmarks)
     if n < 1 or n_nearest < 1:
         raise ValueError(f"Expected n >= 1 and n_nearest >= 1, got n={n} and n_nearest={n_nearest}.")
-    top = landmarks.ranking()[:n]
+    top = _most_used(landmarks, n)
     z, vectors = unit(embedding), unit(landmarks.vectors[top])
     nearest = np.argsort(-(vectors @ z.T), axis=1, kind="stable")[:, :n_nearest]  # (n, n_nearest)
     shown = np.unique(nearest)
@@ -68,6 +68,14 @@ def plot_landmarks(explanation: Explanation, landmarks: Landmarks, n: int = 4, n
     colourbar(figure, panels, norm, cmap, "attribution")
     legend(figure, [overview], absent=False)
     return figure
+
+
+def _most_used(landmarks: Landmarks, n: int) -> NDArray[np.int64]:
+    """The numbers of at most `n` landmarks: the most used one of every class, then the second of every class, unused last."""
+    order = landmarks.ranking()
+    commonest = landmarks.composition[order].argmax(axis=1)
+    turn = [int((commonest[:place] == c).sum()) for place, c in enumerate(commonest)]
+    return order[np.lexsort((turn, landmarks.counts[order] == 0))][:n]
 
 
 def _draw_map(
