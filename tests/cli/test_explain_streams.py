@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from timex import Explanation, TimeX, load_reference
 from timex.cli import app
+from timex.cli.streaming import begun, parts_of
 from timex.io import parquet_source, sources
 from timex.io.explanations import read_explanation
 from timex.io.files import write_series
@@ -121,6 +122,54 @@ def test_without_resume_the_parts_are_replaced(parted, monkeypatch, caplog):
             assert killed_after(2, patch) == []
             run(*go)
         assert ("the 2 parts in" in caplog.text) == again
+
+
+@pytest.mark.parametrize("name", ["e.parquet", "e.npz", "e"])
+def test_a_second_writer_is_refused(parted, invoke, fails, name):
+    out = parted.folder / name
+    go = command(parted, parted.data, "--out", out)
+    with begun(out, parts_of(out), {}, False):
+        assert f"Another process is writing {out}" in fails(*go)
+        invoke(*command(parted, parted.data, "--out", parted.folder / f"other-{name}"))
+    invoke(*go)
+    assert not list(parted.folder.rglob("*.lock"))
+
+
+@pytest.mark.parametrize("resume", [[], ["--resume"]])
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "npz"])
+def test_temporary_files_of_killed_runs_are_removed(parted, invoke, suffix, resume):
+    """Those of a run that was killed while it wrote a part, the facts, or --out itself; not those of other files."""
+    out = parted.folder / f"e[1].{suffix}"  # brackets mean something else in a pattern
+    parts = parted.folder / f"{out.name}.parts"
+    parts.mkdir()
+    for path in (
+        parts / ".part-000000.parquet.abcd_123",
+        parts / ".explain.json.abcd_123",
+        parted.folder / f".{out.name}.12345678",
+    ):
+        path.write_text("half")
+    others = [f".{out.name}.notes", f".{out.name}.old.12345678", f".e1.{suffix}.12345678"]
+    for name in others:
+        (parted.folder / name).write_text("a file of somebody else")
+    invoke(*command(parted, parted.data, "--out", out, *resume))
+    left = {*others, out.name, "windows.npz", "windows.parquet"}
+    if suffix == "npz":
+        left.add(parts.name)  # nothing is written in parts
+    assert {path.name for path in parted.folder.iterdir()} == left
+
+
+def test_a_missing_part_is_named(parted, invoke):
+    out = parted.folder / "out"
+    invoke(*command(parted, parted.data, "--out", out))
+    for number in (2, 4):
+        Parts(out).path(number).unlink()
+    with pytest.raises(
+        ValueError, match=r"the parts of 7 chunks in .*, but 2 are missing, part 2 first: explain again with --resume"
+    ):
+        Parts(out).join(parted.folder / "e.parquet", 7)
+    invoke(*command(parted, parted.data, "--out", out, "--resume"))
+    Parts(out).join(parted.folder / "e.parquet", 7)
+    assert_whole(read_explanation(parted.folder / "e.parquet"), parted.whole)
 
 
 def test_other_data_or_settings_are_refused(parted, monkeypatch, fails):

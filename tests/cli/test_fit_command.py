@@ -10,10 +10,10 @@ import torch
 from typer.testing import CliRunner
 
 from timex import Explanation, TimeX, TimeXConfig, load_reference
-from timex.cli import app
+from timex.cli import app, resuming
 from timex.cli.fit import settings
 from timex.cli.resuming import checkpoint_of
-from timex.engine.train import _Run
+from timex.engine.group import Group
 from timex.io.files import write_series
 from timex.io.folder import read_folder
 
@@ -157,7 +157,7 @@ FIT = ("fit", "--data", "freqshapes", "--epochs", 3)
 
 def interrupted_after(monkeypatch, rows, times=1):
     """Ctrl-C when so many epochs have been recorded, as a signal; `times` of them."""
-    recorded, seen = _Run._recorded, []
+    recorded, seen = Group._recorded, []
 
     def record(run, *arguments):
         history = recorded(run, *arguments)
@@ -166,7 +166,7 @@ def interrupted_after(monkeypatch, rows, times=1):
             signal.raise_signal(signal.SIGINT)
         return history
 
-    monkeypatch.setattr(_Run, "_recorded", record)
+    monkeypatch.setattr(Group, "_recorded", record)
 
 
 def stopped(*arguments):
@@ -248,3 +248,49 @@ def test_a_second_writer_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
     with checkpoint_of(tmp_path / "o", True, False):  # the lock is gone
         pass
+
+
+@pytest.mark.parametrize("replaced", [True, False])
+def test_a_lock_on_a_file_that_was_removed_is_taken_again(tmp_path, monkeypatch, replaced):
+    """The process before may remove its file between the moment it is opened here and the moment it is locked."""
+    lock, place = tmp_path / ".o.lock", tmp_path / "o"
+    flock, calls = resuming.fcntl.flock, []
+
+    def late(handle, how):
+        calls.append(handle)
+        if len(calls) == 1:
+            lock.unlink()
+            if replaced:
+                lock.write_text("of a third process, which has ended since")
+        flock(handle, how)
+
+    monkeypatch.setattr(resuming.fcntl, "flock", late)
+    with resuming.alone(place):
+        assert len(calls) == 2
+        with pytest.raises(ValueError, match="Another process is writing"), resuming.alone(place):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_fails_leaves_no_open_file(tmp_path, monkeypatch):
+    lock, opened, closed = tmp_path / "lock", [], []
+    monkeypatch.setattr(resuming.os, "open", lambda *_: opened.append(7) or 7)
+    monkeypatch.setattr(resuming.os, "close", closed.append)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(resuming.fcntl, "flock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        resuming._locked(lock, tmp_path)
+    assert opened == closed == [7]
+
+
+def test_a_disk_without_locks(tmp_path, monkeypatch):
+    def refused(*_):
+        raise OSError("No locks available")
+
+    monkeypatch.setattr(resuming.fcntl, "flock", refused)
+    with resuming.alone(tmp_path / "o"), resuming.alone(tmp_path / "o"):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -20,51 +20,58 @@ from timex.progress import counting_bar
 if TYPE_CHECKING:
     from timex import Explanation, Series
     from timex.explainers.base import Explainer
+    from timex.io.sources import Source
     from timex.method.task import Names
     from timex.scale.job import Job
 
 Engine = Literal["local", "ray"]
+Data = Annotated[
+    str, typer.Option(help="Series to explain: a file, a folder of files, or the name of a data set (its test part).")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where to write: .parquet, .csv (a row per cell) or a folder of .parquet parts, in constant memory; .npz "
+        "(everything, held in memory)."
+    ),
+]
+Method = Annotated[str, typer.Option(help="timex, or another method to compare with, such as ig or winit.")]
+Train = Annotated[str | None, typer.Option(help="Series to fit --method on, if it needs a fit; by default those of --data.")]
+Target = Annotated[
+    str | None,
+    typer.Option(help="Class to explain by another --method: a name, an index, or runner-up; by default the predicted one."),
+]
+Contrast = Annotated[
+    str | None, typer.Option(help="Second class, given as --target: the scores then say why the target and not this one.")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Explain only the first so many series.")]
+Samples = Annotated[
+    str | None, typer.Option(help="Explain only these series: ids or numbers from 0, with commas between them.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print every sample's summary as one line of JSON, and nothing else.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on from the parts that a stopped run left.")]
+OnEngine = Annotated[
+    Engine, typer.Option(help="local, or ray: the chunks are spread over a Ray cluster, whose nodes share a disk.")
+]
+Address = Annotated[str | None, typer.Option(help="Address of a Ray cluster; by default a local one is started.")]
 
 
 def explain(
     explainer: Saved,
-    data: Annotated[
-        str, typer.Option(help="Series to explain: a file, a folder of files, or the name of a data set (its test part).")
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Where to write: .parquet, .csv (a row per cell) or a folder of .parquet parts, in constant memory; .npz "
-            "(everything, held in memory)."
-        ),
-    ] = None,
-    method: Annotated[str, typer.Option(help="timex, or another method to compare with, such as ig or winit.")] = "timex",
-    train: Annotated[
-        str | None, typer.Option(help="Series to fit --method on, if it needs a fit; by default those of --data.")
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            help="Class to explain by another --method: a name, an index, or runner-up; by default the predicted one."
-        ),
-    ] = None,
-    contrast: Annotated[
-        str | None, typer.Option(help="Second class, given as --target: the scores then say why the target and not this one.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Explain only the first so many series.")] = None,
-    samples: Annotated[
-        str | None, typer.Option(help="Explain only these series: ids or numbers from 0, with commas between them.")
-    ] = None,
+    data: Data,
+    out: Out = None,
+    method: Method = "timex",
+    train: Train = None,
+    target: Target = None,
+    contrast: Contrast = None,
+    limit: Limit = None,
+    samples: Samples = None,
     model: Model = None,
     trust_model: TrustModel = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print every sample's summary as one line of JSON, and nothing else.")
-    ] = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the parts that a stopped run left.")] = False,
-    engine: Annotated[
-        Engine, typer.Option(help="local, or ray: the chunks are spread over a Ray cluster, whose nodes share a disk.")
-    ] = "local",
-    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster; by default a local one is started.")] = None,
+    as_json: Json = False,
+    resume: Resume = False,
+    engine: OnEngine = "local",
+    address: Address = None,
     fold: Fold = 0,
     max_bytes: MaxBytes = None,
     device: Device = None,
@@ -78,72 +85,116 @@ def explain(
     A .parquet or .npz file, or a folder of them, is read and written in parts: memory does not grow with its length, and
     after a stop the same command with --resume goes on.
     """
-    from timex.cli.inputs import chosen_series, explained_series, opened_series, warn_of_missing_cells
+    from timex.cli.inputs import warn_of_missing_cells
     from timex.cli.models import open_explainer
-    from timex.cli.streaming import begun, check_longest, explainer_hash, opened, parts_of, spread
-    from timex.io.explanations import write_explanation
-    from timex.io.sources import SeriesSource, Source
-    from timex.records import Explanation
+    from timex.cli.streaming import begun, explainer_hash, opened, parts_of, spread
     from timex.registry import EXPLAINERS, find
     from timex.scale.job import Job
 
-    if out is not None and out.suffix:
-        check_file(out, ".npz", ".parquet", ".csv")
-    elif out is not None:
-        check_folder(out)
+    _check_out(out)
     find(EXPLAINERS, method, "method").check_target(target, contrast)
     fitted = open_explainer(explainer, model, trust_model, device)
     known = fitted.fitted.names
-    source: Source
-    if limit is None and samples is None:
-        source, facts = opened_series(data, fold, known, max_bytes)
-    else:
-        chosen = chosen_series(explained_series(data, fold, known, max_bytes), limit, samples)
-        source, facts = SeriesSource(chosen), {"data": data, "sha256": chosen.digest}
-    names: dict[str, Any] = {
-        "channels": known.channels,
-        "units": known.units,
-        "classes": known.classes,
-        "scaling": known.scaling,
-    }
-    asked: Any = None
-    against: Any = None
-    if target is not None or contrast is not None:
-        classes = next(source.read(source.chunks[:1]))[1].named(**names).classes
-        asked, against = (_class_of(given, classes) for given in (target, contrast))  # a wrong name ends before a fit
-    parts = parts_of(out)
-    settings = {"method": method, "target": asked, "contrast": against, "chunks": len(source.chunks), "train": train}
+    source, facts = _source(data, fold, known, max_bytes, limit, samples)
+    target_class, contrast_class = _classes_of(target, contrast, source, known)
     open_fitted = partial(open_explainer, explainer.absolute(), model, trust_model, device)
     known_series = partial(_known_series, train, data, fold, known, max_bytes)
     job = Job(
         open=partial(opened, open_fitted, method, known_series),
         source=source,
         n_steps=fitted.fitted.shape[0],
-        names=names,
-        target=asked,
-        contrast=against,
-        parts=parts,
+        names=vars(known),
+        target=target_class,
+        contrast=contrast_class,
+        parts=parts_of(out),
     )
+    settings = {
+        "method": method,
+        "target": target_class,
+        "contrast": contrast_class,
+        "chunks": len(source.chunks),
+        "train": train,
+    }
     started = time.perf_counter()
-    with begun(parts, {"data": facts, "explainer": explainer_hash(explainer), "settings": settings}, resume):
+    with begun(out, job.parts, {"data": facts, "explainer": explainer_hash(explainer), "settings": settings}, resume):
         by = opened(lambda: fitted, method, known_series)
         if engine == "ray":
             spread(job, by, address)
-        first, kept, totals = _explained(job, by, as_json, keep=parts is None and bool(out))
-        if len(source.chunks) > 1:
-            check_longest(job, totals)
-        if out is not None and parts is None:
-            write_explanation(out, Explanation.joined(kept))
-        elif out is not None and parts is not None and out.suffix:
-            parts.join(out, len(source.chunks))
-            parts.clear()
+        first, totals = _written(job, by, out, as_json)
     warn_of_missing_cells(fitted.fitted.reference, totals["missing"], totals["cells"])
-    if as_json:
-        return
-    print_summaries(first, totals["samples"])
-    agree = f"; surrogate and model agree on {totals['agreeing'] / totals['samples']:.1%}" if "agreeing" in totals else ""
-    written = "Nothing was written: give --out FILE to keep them." if out is None else f"Written to {out}"
-    console.print(f"{totals['samples']:,} explanations in {time.perf_counter() - started:.2f} s{agree}. {written}")
+    if not as_json:
+        _print(first, totals, out, time.perf_counter() - started)
+
+
+# ------------------------------------------------------------------------------------------------------ what was asked
+
+
+def _check_out(out: Path | None) -> None:
+    """Refuse an --out that cannot be written, before any work."""
+    if out is not None and out.suffix:
+        check_file(out, ".npz", ".parquet", ".csv")
+    elif out is not None:
+        check_folder(out)
+
+
+def _source(
+    data: str, fold: int, names: Names, max_bytes: int | None, limit: int | None, samples: str | None
+) -> tuple[Source, dict[str, Any]]:
+    """The series to explain, all or some, and what tells them from others."""
+    from timex.cli.inputs import chosen_series, explained_series, opened_series
+    from timex.io.sources import SeriesSource
+
+    if limit is None and samples is None:
+        return opened_series(data, fold, names, max_bytes)
+    chosen = chosen_series(explained_series(data, fold, names, max_bytes), limit, samples)
+    return SeriesSource(chosen), {"data": data, "sha256": chosen.digest}
+
+
+def _known_series(train: str | None, data: str, fold: int, names: Names, max_bytes: int | None) -> Series:
+    """The series that a method is fitted to: those of --train, else those to explain."""
+    from timex.cli.inputs import explained_series, training_series
+
+    if train is not None:
+        return training_series(train, None, fold, max_bytes)[0]
+    return explained_series(data, fold, names, max_bytes).named(**vars(names))
+
+
+def _classes_of(target: str | None, contrast: str | None, source: Source, names: Names) -> list[str | int | None]:
+    """The classes that --target and --contrast name; a wrong name ends the command before a fit."""
+    if target is None and contrast is None:
+        return [None, None]
+    _, series = next(source.read(source.chunks[:1]))
+    classes = series.named(**vars(names)).classes
+    return [_class_of(given, classes) for given in (target, contrast)]
+
+
+def _class_of(given: str | None, classes: tuple[str, ...]) -> str | int | None:
+    """A class as an option names it: by its name, by its index, or as the runner-up."""
+    from timex.explainers.target import RUNNER_UP, target_indices
+
+    if given is None or given == RUNNER_UP:
+        return given
+    return int(given) if given.isdecimal() and given not in classes else int(target_indices(given, 1, classes)[0])
+
+
+# ------------------------------------------------------------------------------------------------ explained and written
+
+
+def _written(job: Job, explainer: Explainer[Any], out: Path | None, as_json: bool) -> tuple[Explanation, Counter[str]]:
+    """Explain and write what is not written yet; the explanations of the first chunk and the totals of the facts."""
+    from timex.cli.streaming import check_longest
+    from timex.io.explanations import write_explanation
+    from timex.records import Explanation
+
+    first, kept, totals = _explained(job, explainer, as_json, keep=job.parts is None and out is not None)
+    if len(job.source.chunks) > 1:
+        check_longest(job, totals)
+    if out is not None and job.parts is None:
+        write_explanation(out, Explanation.joined(kept))
+    elif out is not None and job.parts is not None and out.suffix:
+        job.parts.join(out, len(job.source.chunks))
+        job.parts.clear()
+    return first, totals
 
 
 def _explained(
@@ -170,20 +221,9 @@ def _explained(
     return kept[0], kept, totals
 
 
-def _known_series(train: str | None, data: str, fold: int, names: Names, max_bytes: int | None) -> Series:
-    """The series that a method is fitted to: those of --train, else those to explain."""
-    from timex.cli.inputs import explained_series, training_series
-
-    if train is not None:
-        return training_series(train, None, fold, max_bytes)[0]
-    series = explained_series(data, fold, names, max_bytes)
-    return series.named(names.channels, names.units, names.classes, names.scaling)
-
-
-def _class_of(given: str | None, classes: tuple[str, ...]) -> str | int | None:
-    """A class as an option names it: by its name, by its index, or as the runner-up."""
-    from timex.explainers.target import RUNNER_UP, target_indices
-
-    if given is None or given == RUNNER_UP:
-        return given
-    return int(given) if given.isdecimal() and given not in classes else int(target_indices(given, 1, classes)[0])
+def _print(first: Explanation, totals: Counter[str], out: Path | None, seconds: float) -> None:
+    """The summaries of the first samples, and where the explanations are."""
+    print_summaries(first, totals["samples"])
+    agree = f"; surrogate and model agree on {totals['agreeing'] / totals['samples']:.1%}" if "agreeing" in totals else ""
+    written = "Nothing was written: give --out FILE to keep them." if out is None else f"Written to {out}"
+    console.print(f"{totals['samples']:,} explanations in {seconds:.2f} s{agree}. {written}")

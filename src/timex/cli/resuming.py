@@ -70,15 +70,30 @@ def _locked(path: Path, place: Path) -> int:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+            _lock(handle, place)
+            if _is_at(path, handle):
+                return handle
+        except BaseException:
             os.close(handle)
-            raise ValueError(f"Another process is writing {place}: wait until it ends, or choose another --out.") from None
-        except OSError as error:  # some network file systems have no locks
-            log.debug("no lock on %s: %s", path, error)
-        if path.exists() and os.path.samestat(path.stat(), os.fstat(handle)):
-            return handle
+            raise
         os.close(handle)  # the process before removed the file after it was opened here
+
+
+def _lock(handle: int, place: Path) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"Another process is writing {place}: wait until it ends, or choose another --out.") from None
+    except OSError as error:  # some network file systems have no locks
+        log.debug("no lock for %s: %s", place, error)
+
+
+def _is_at(path: Path, handle: int) -> bool:
+    """Whether an open file is still the one at `path`."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(handle))
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

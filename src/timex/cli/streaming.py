@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import logging
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from timex.cli.resuming import INTERRUPTED, alone
+from timex.io.atomic import clear_leftovers
 
 if TYPE_CHECKING:
     from timex import Explanation, TimeX
@@ -37,22 +39,29 @@ def parts_of(out: Path | None) -> Parts | None:
 
 
 @contextmanager
-def begun(parts: Parts | None, facts: dict[str, Any], resume: bool) -> Iterator[None]:
-    """Take up the parts of a stopped run of the same work, or start with none; meanwhile no other process writes them."""
-    if parts is None:
+def begun(out: Path | None, parts: Parts | None, facts: dict[str, Any], resume: bool) -> Iterator[None]:
+    """Take up the parts of a stopped run of the same work, or start with none; meanwhile no other process writes to `out`."""
+    from timex.io.parts import BEGUN
+
+    if out is None:
         yield
         return
-    with alone(parts.folder):
-        if resume:
-            parts.clear_leftovers()
-        else:
-            if parts.done:
-                log.warning(
-                    "the %d parts in %s are replaced; --resume would have gone on from them", len(parts.done), parts.folder
-                )
-            parts.clear()
-        parts.expect(facts)
+    written = (out if out.suffix else out / BEGUN).absolute()  # locked in the folder itself: its parent may be read-only
+    with alone(written):
+        clear_leftovers(written.parent, glob.escape(written.name))
+        if parts is not None:
+            _take_up(parts, facts, resume)
         yield
+
+
+def _take_up(parts: Parts, facts: dict[str, Any], resume: bool) -> None:
+    if resume:
+        parts.clear_leftovers()
+    else:
+        if parts.done:
+            log.warning("the %d parts in %s are replaced; --resume would have gone on from them", len(parts.done), parts.folder)
+        parts.clear()
+    parts.expect(facts)
 
 
 def explainer_hash(folder: Path) -> str:

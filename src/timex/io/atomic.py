@@ -44,8 +44,8 @@ class atomic_path:
 
 def clear_leftovers(folder: Path, name: str) -> None:
     """Remove the temporary files that killed writes left in a folder, for written files whose names match the glob `name`."""
-    for path in folder.glob(f".{name}.*"):
-        if re.fullmatch(r"[a-z0-9_]{8}", path.name.rsplit(".", 1)[1]):  # what mkstemp adds
+    for path in folder.glob(f".{name}.{'?' * 8}"):
+        if re.fullmatch(r"[a-z0-9_]{8}", path.name[-8:]):  # what mkstemp adds
             path.unlink(missing_ok=True)
 
 
