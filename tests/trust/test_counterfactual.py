@@ -7,6 +7,7 @@ from torch import nn
 
 from timex import Series, counterfactual
 from timex.explainers import GradientXInput, Random
+from timex.explainers.base import Explainer
 from timex.trust.counterfactual import distances, usual_distance
 
 T, D = 8, 2
@@ -22,6 +23,26 @@ class Linear(nn.Module):
     def forward(self, x):
         z = self.scale * x[:, 2:4, 1].sum(1)
         return torch.stack([-z, z], dim=1)
+
+
+class Keeps(Explainer):
+    """Keeps step 2 of channel 1, or of channel 0 by `channel=0`; the highest score has step 3 of channel 1, which it hides."""
+
+    name = "keeps"
+    channel = 1
+
+    def _explain(self, batch):
+        mask = torch.zeros_like(batch.x, dtype=torch.bool)
+        mask[:, 2, self.channel] = True
+        attribution = mask.float()
+        attribution[:, 3, 1] = 2
+        return {"attribution": attribution, "mask": mask}
+
+
+class KeepsOther(Keeps):
+    """Keeps a cell that the model ignores."""
+
+    channel = 0
 
 
 def series(n, seed=0):
@@ -64,6 +85,36 @@ def test_spare_cells_are_given_back():
     assert not other.any()
 
 
+def test_kept_cells_come_before_cells_of_higher_attribution():
+    """Where the kept cell suffices, it alone is edited; elsewhere the other deciding cell is needed."""
+    x = series(60)
+    found = counterfactual(Keeps(Linear()), x[:12], x)
+    assert found.valid.all()
+    sign = np.where(found.explanation.prediction == 1, 1, -1)
+    guided = sign * (x[found.guide, 2, 1] + x[:12, 3, 1])  # with the guide's value in the kept cell
+    assert 0 < (guided < 0).sum() < 12
+    np.testing.assert_array_equal(found.cells[:, 3, 1], guided >= 0)
+    np.testing.assert_array_equal(found.within_mask[guided < 0], 1)
+
+
+def test_within_the_mask_no_other_cell_is_edited():
+    x = series(60)
+    anywhere, found = (counterfactual(Keeps(Linear()), x[:12], x, within=where) for where in ("all", "mask"))
+    assert not (found.cells & ~found.explanation.mask).any()
+    np.testing.assert_array_equal(found.valid, anywhere.within_mask == 1)
+    np.testing.assert_array_equal(found.edited[found.valid], anywhere.edited[found.valid])
+    np.testing.assert_array_equal(found.edited[~found.valid], x[:12][~found.valid])
+
+
+def test_cells_outside_the_mask_are_edited_where_kept_ones_change_nothing():
+    """The kept cell, which the model ignores, is given back."""
+    x = series(60)
+    found = counterfactual(KeepsOther(Linear()), x[:12], x)
+    assert found.valid.all()
+    np.testing.assert_array_equal(found.within_mask, 0)
+    assert not counterfactual(KeepsOther(Linear()), x[:12], x, within="mask").valid.any()
+
+
 def test_measures_by_hand():
     x = series(60)
     found = counterfactual(GradientXInput(Linear()), x[:5], x)
@@ -95,6 +146,10 @@ def test_targets_and_errors():
         counterfactual(explainer, x[:12], x, target=predicted)
     with pytest.raises(ValueError, match="Found no training series that the model gives another class"):
         counterfactual(explainer, x[:1], x[:1])
+    with pytest.raises(ValueError, match='Expected within="all" or "mask", got \'both\''):
+        counterfactual(explainer, x[:1], x, within="both")
+    with pytest.raises(ValueError, match='Expected within="all" for GradientXInput, which keeps no cells'):
+        counterfactual(explainer, x[:1], x, within="mask")
     with pytest.raises(ValueError, match=r"Expected train with \(T, D\) = \(8, 2\) as x, got \(7, 2\)"):
         counterfactual(explainer, x[:1], x[:, 1:])
 

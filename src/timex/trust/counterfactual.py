@@ -1,6 +1,6 @@
-"""Counterfactuals: the smallest edit of the cells an explanation keeps after which the model predicts another class.
+"""Counterfactuals: a small edit of a series, of the cells that its explanation keeps, after which the model changes its class.
 
-Another kind of answer than an attribution: one series that the model calls otherwise, not what it relies on in this one.
+This is another kind of answer than an attribution. It shows one series of another class, not what the model relies on.
 
 Shapes: N samples, T time steps, D channels, C classes, M training series, K candidate edits of a sample.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MOST = 2000
 """Training series that are searched for a guide, at most."""
 COUNTS = 40
-"""Numbers of cells that are tried at once, from one cell to all."""
+"""Numbers of edited cells that are tried at once, from one cell to all that may be edited."""
 PIECES = 4
 """Parts of a run of edited cells that can be given back one by one."""
 BLENDS = 16
@@ -128,20 +128,24 @@ def counterfactual(
     x: ArrayLike | Tensor | Series,
     train: ArrayLike | Tensor | Series,
     target: ArrayLike | str | None = None,
+    within: Literal["all", "mask"] = "all",
 ) -> Counterfactuals:
-    """The smallest edit found of each series that changes the model's class, along the explanation's order of cells.
+    """The smallest edit found of each series that changes the model's class: kept cells first, by attribution.
 
     1. The guide is the nearest training series that the model gives another class, or the target: the nearest unlike neighbour.
-    2. Cells take the guide's values in the order of the explanation, until the model predicts the guide's class.
-    3. Pieces of the edit that are not needed are given back, and the rest is blended towards the guide as little as possible.
+    2. Kept cells take the guide's values, highest attribution first, until the model predicts the guide's class.
+    3. If all kept cells do not suffice, the other cells follow in the order of their attribution.
+    4. Pieces of the edit that are not needed are given back, and the rest is blended towards the guide as little as possible.
 
-    It is a search along one order, not a proof that no smaller edit exists.
+    The search follows one order of cells, so a smaller edit may exist.
 
     Args:
         explainer: A fitted explainer of a classifier.
         x: Series to edit, (N, T, D) or a `Series`.
         train: Series to look for guides in, best those the model was trained on; 2,000 of them at most.
         target: The class to reach, for all samples or one each, by index or name; by default that of the nearest series.
+        within: "all" edits other cells where the kept ones do not suffice; "mask" edits kept cells alone, and fails more often.
+            Without a mask, as for methods that keep no cells, all cells count as kept, and "mask" is an error.
 
     Example:
         >>> from timex.explainers import GradientXInput
@@ -157,6 +161,10 @@ def counterfactual(
         raise ValueError("Expected a classifier, got a model of numbers: a counterfactual changes a class.")
     if known.shape[1:] != series.shape[1:]:
         raise ValueError(f"Expected train with (T, D) = {series.shape[1:]} as x, got {known.shape[1:]}.")
+    if within not in ("all", "mask"):
+        raise ValueError(f'Expected within="all" or "mask", got {within!r}.')
+    if within == "mask" and explanation.mask is None:
+        raise ValueError(f'Expected within="all" for {type(explainer).__name__}, which keeps no cells: "mask" needs a mask.')
     known = known.take(slice(0, MOST))
     answers = Answers(explainer, series)
     n_classes = explanation.probability.shape[1]
@@ -166,7 +174,7 @@ def counterfactual(
     of_known = predict_of(model_of(explainer), known, explainer.device)(known.x, known.observed).argmax(1)
     unit = np.maximum(np.sqrt((known.baseline().std ** 2).mean(0)), 1e-6)  # (D)
     edits = [
-        _edit(answers, explanation, i, known, of_known, unit, None if wanted is None else int(wanted[i]))
+        _edit(answers, explanation, i, known, of_known, unit, None if wanted is None else int(wanted[i]), within)
         for i in range(len(series))
     ]
     cells, edited, guide, classes, plausibility = (np.stack(column) for column in zip(*edits, strict=True))
@@ -196,7 +204,14 @@ class Answers:
 
 
 def _edit(
-    answers: Answers, e: Explanation, i: int, known: Series, of_known: NDArray[np.int64], unit: Floats, target: int | None
+    answers: Answers,
+    e: Explanation,
+    i: int,
+    known: Series,
+    of_known: NDArray[np.int64],
+    unit: Floats,
+    target: int | None,
+    within: Literal["all", "mask"],
 ) -> tuple[Bools, NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], Floats]:
     """Edited cells (T, D), the edited series (T, D) as the model takes it, guide, target and plausibility of sample i."""
     x, seen = answers.series.x[i], answers.series.observed[i]
@@ -212,8 +227,13 @@ def _edit(
     nearest = rivals[apart.argmin()]
     wanted = int(of_known[nearest])
     guide, free = known.x[nearest], seen & known.observed[nearest]
-    cells = _fewest(answers, i, x, guide, np.where(free, np.abs(e.attribution[i]), -1.0), free, wanted)
-    cells = _without_spare_pieces(answers, i, x, guide, cells, wanted)
+    kept = free if e.mask is None else free & e.mask[i]
+    order = np.lexsort((-np.abs(e.attribution[i]).ravel(), ~kept.ravel(), ~free.ravel()))  # by the last key first
+    place = np.argsort(order).reshape(x.shape)
+    cells = _fewest(answers, i, x, guide, place, int(kept.sum()), wanted)
+    if within == "all" and not cells.any():
+        cells = _fewest(answers, i, x, guide, place, int(free.sum()), wanted)
+    cells = _without_spare_pieces(answers, i, x, guide, cells, kept, wanted)
     edited = _blended(answers, i, x, guide, cells, wanted)
     same = known.take(np.flatnonzero(of_known == wanted))
     ratio = distances(edited, seen, same, unit).min() / usual_distance(same, unit)
@@ -241,27 +261,33 @@ def usual_distance(known: Series, unit: Floats, most: int = 100) -> float:
 
 
 def _fewest(
-    answers: Answers, i: int, x: NDArray[np.float32], guide: NDArray[np.float32], score: Floats, free: Bools, target: int
+    answers: Answers,
+    i: int,
+    x: NDArray[np.float32],
+    guide: NDArray[np.float32],
+    place: NDArray[np.int64],
+    most: int,
+    target: int,
 ) -> Bools:
-    """The shortest beginning of the order of scores that reaches the target with the guide's values; none if nothing does."""
-    place = np.argsort(np.argsort(-score.ravel(), kind="stable"), kind="stable").reshape(x.shape)
-    n = int(free.sum())
-    counts = np.unique(np.round(np.geomspace(1, max(n, 1), COUNTS)).astype(int))
+    """The first cells by `place`, at most `most`, that reach the target with the guide's values; none if no number does."""
+    if not most:
+        return np.zeros(x.shape, dtype=np.bool_)
+    counts = np.unique(np.round(np.geomspace(1, most, COUNTS)).astype(int))
     for _ in range(2):  # a coarse search, then a fine one up to the first number that was enough
         enough = answers.reach(i, np.stack([np.where(place < k, guide, x) for k in counts]), target)
         if not enough.any():
-            return np.zeros_like(free)
+            return np.zeros(x.shape, dtype=np.bool_)
         first = int(enough.argmax())
         low = counts[first - 1] if first else 0
         best = int(counts[first])
         counts = np.unique(np.round(np.linspace(low + 1, best, COUNTS)).astype(int))
-    return np.asarray(place < best) & free
+    return np.asarray(place < best)
 
 
 def _without_spare_pieces(
-    answers: Answers, i: int, x: NDArray[np.float32], guide: NDArray[np.float32], cells: Bools, target: int
+    answers: Answers, i: int, x: NDArray[np.float32], guide: NDArray[np.float32], cells: Bools, kept: Bools, target: int
 ) -> Bools:
-    """The edited cells without the pieces that the target does not need, the largest first."""
+    """The edited cells without the pieces that the target does not need: those with most cells outside `kept` go first."""
     cells = cells.copy()
     while cells.any():
         pieces = []
@@ -275,7 +301,8 @@ def _without_spare_pieces(
         spare = answers.reach(i, candidates, target)
         if not spare.any():
             break
-        cells &= ~pieces[int(np.argmax(spare * np.array([piece.sum() for piece in pieces])))]
+        freed = [piece for piece, is_spare in zip(pieces, spare, strict=True) if is_spare]
+        cells &= ~max(freed, key=lambda piece: ((piece & ~kept).sum(), piece.sum()))
     return cells
 
 
