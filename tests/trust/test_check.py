@@ -19,7 +19,7 @@ from timex.explainers.batch import uniform_per_sample
 from timex.metrics import distance_from
 from timex.records import Explanation
 from timex.trust.measure import measured, over_time, probe_of, recall_over_chance
-from timex.trust.randomise import shuffled
+from timex.trust.randomise import correlation_with, shuffled
 
 HELD_OUT = windows_series(120, seed=1)
 TRAIN = windows_series(240)
@@ -125,13 +125,31 @@ def test_a_second_fit_with_another_seed(model):
 
 
 def test_other_fills_are_asked_too(explainer):
-    with_train, without = check(explainer, HELD_OUT, TRAIN), check(explainer, HELD_OUT, fill="local")
+    with_train, without = check(explainer, HELD_OUT, TRAIN, refit=True), check(explainer, HELD_OUT, fill="local")
     meaning = with_train.overall["other fills"].meaning
     assert re.findall("filled by (\\w+), evidence gap over a random order", meaning) == ["zero", "local", "draw"]
     assert set(with_train.unmeasured) == {"two seeds"}
     assert "local" not in without.overall["other fills"].meaning
-    assert without.unmeasured == {"other fills, draw": ("train",), "two seeds": ("second_seed", "train")}
-    assert "other fills, draw: not measured: pass train=\n" in str(without)
+    assert without.unmeasured == {
+        "familiar series": ("train",),  # the fit keeps the mean of its training series, and no more of them
+        "other fills, draw": ("train",),
+        "two seeds": ("second_seed", "train"),
+        "explanations of shuffled models": ("refit", "train"),  # the same explanations were scored on such models
+    }
+    for words in ("other fills, draw: not measured: pass train=\n", "models: not measured: pass refit=True and train=\n"):
+        assert words in str(without)
+
+
+def test_series_are_not_compared_with_themselves(model):
+    """Without a fit and without training series nothing shows where the training series lie."""
+    occlusion = Occlusion(model, device="cpu")
+    for x in (HELD_OUT, Series(HELD_OUT.x + 4)):
+        found = check(occlusion, x)
+        assert not {"training range", "familiar series"} & {f.name for f in found.overall.findings}
+        assert found.unmeasured == {"training range": ("train",), "familiar series": ("train",)}
+    found = check(occlusion, Series(HELD_OUT.x + 4), TRAIN)
+    assert found.unmeasured == {}
+    assert verdicts(found.overall)["training range"] == "do not use"
 
 
 def test_empty_masks_of_one_class_weaken_the_whole(model):
@@ -215,6 +233,9 @@ def test_a_class_of_few_series_is_weak(explainer):
 def test_the_result_is_plain_json(explainer):
     facts = json.loads(json.dumps(check(explainer, HELD_OUT, TRAIN).to_dict(), allow_nan=False))
     assert (facts["verdict"], facts["default_class"], facts["overall"]["verdict"]) == ("trust", "rest", "trust")
+    assert facts["numbers"] is False
+    assert facts["unmeasured"] == {"two seeds": ["second_seed"], "explanations of shuffled models": ["refit"]}
+    assert facts["model_hash"] == explainer.explain(HELD_OUT).model_hash != ""
     names = [f["name"] for f in facts["overall"]["findings"]]
     assert names[:5] == ["guessing", "accuracy", "training range", "familiar series", "share kept"]
     assert len(names) == len(set(names))
@@ -244,7 +265,8 @@ def test_a_model_of_numbers():
     assert "answers" in names
     assert not {"guessing", "accuracy", "agreement"} & names  # they need classes
     assert "The model gives numbers" in str(found)
-    assert json.loads(json.dumps(found.to_dict()))["classes"] == []
+    facts = json.loads(json.dumps(found.to_dict()))
+    assert (facts["numbers"], facts["classes"]) == (True, [])
 
 
 def test_the_unit_of_numbers_does_not_change_the_verdict():
@@ -261,6 +283,38 @@ def test_wrong_explanations_of_numbers_are_not_trusted():
     constant = check(Occlusion(regression(weight=0.0), **how), HELD_OUT, TRAIN)
     assert verdicts(constant.overall)["answers"] == "do not use"
     assert verdicts(check(Amplitude(regression(), **how), HELD_OUT, TRAIN).overall)["shuffled weights"] == "do not use"
+
+
+def rare_series(n, seed=0):
+    """Noise, and a bump in the window of class 1 for every fiftieth series."""
+    x = np.random.default_rng(seed).normal(scale=0.5, size=(n, T, D))
+    steps, channel = WINDOWS[1]
+    x[::50, steps, channel] += 2
+    return Series(x)
+
+
+def test_a_detector_of_rare_events():
+    """A right explanation of a model that answers 2 % of the series otherwise than a blank series."""
+    detector = nn.Sequential(*regression(offset=-3.0), nn.ReLU())
+    how = {"task": "regress", "device": "cpu"}
+    found = check(Masked(detector, **how), rare_series(500, seed=1), rare_series(500))
+    assert verdicts(found.overall) == {"answers": "weak"}, str(found)
+    assert found.overall["answers"].value == 0.02
+    assert "few series get another answer than a blank one" in found.overall["answers"].advice
+    assert found.overall["kept alone"].value == pytest.approx(1, abs=0.01)  # of the 10 series that have a reason
+    random = check(Random(detector, **how), rare_series(500, seed=1), rare_series(500))
+    assert verdicts(random.overall)["evidence gap"] == "do not use"
+
+
+@pytest.mark.parametrize("n_events", [0, 1, 7])
+def test_too_few_events_condemn_nothing(n_events):
+    detector = nn.Sequential(*regression(offset=-3.0), nn.ReLU())
+    events = rare_series(500, seed=1).take(np.arange(500) % 50 == 0)
+    quiet = rare_series(500, seed=1).take(np.arange(500) % 50 != 0).take(slice(0, 100))
+    x = np.concatenate([events.x[:n_events], quiet.x])
+    found = check(Occlusion(detector, task="regress", device="cpu"), x, rare_series(500))
+    assert verdicts(found.overall) == {"answers": "weak", "series": "weak"}, str(found)
+    assert f"only {n_events} series get another answer" in found.overall["series"].meaning
 
 
 def test_a_refit_needs_training_series(explainer):
@@ -312,6 +366,19 @@ def test_distance_counts_training_deviations():
     train = Series(np.array([[[0.0, 10.0], [0.0, 10.0]], [[2.0, 30.0], [2.0, 30.0]]]))  # means 1, 20; deviations 1, 10
     x = np.array([[[1.0, 20.0], [1.0, 20.0]], [[4.0, 50.0], [4.0, 50.0]]])
     np.testing.assert_allclose(distance_from(train.baseline(), Series(x)), [0, 3], atol=1e-6)
+
+
+def test_constant_maps_are_alike_only_if_both_are():
+    """Measured cells alone count: the last cell of every series is missing."""
+    seen = np.array([[[True], [True], [False]]] * 3)
+    series = Series(np.ones((3, 3, 1)), observed=seen)
+
+    def maps(*rows):
+        a = np.array(rows, np.float32)[:, :, None]
+        return Explanation(series=series, attribution=a, prediction=np.zeros(3, int), probability=np.ones((3, 1), np.float32))
+
+    first, second = maps([2, 2, 9], [2, 2, 9], [1, 2, 0]), maps([5, 5, 0], [1, 2, 0], [1, 3, 0])
+    assert correlation_with(first, second).tolist() == [1, 0, 1]
 
 
 def test_shuffling_keeps_the_values_and_the_model(model):

@@ -16,6 +16,11 @@ def interval(mean, half=0.05):
     [
         (rules.one_class(1.0, "a", "a"), "do not use"),
         (rules.one_class(0.9, "a", "b"), "trust"),
+        (rules.answers(0.3), "trust"),
+        (rules.answers(0.02), "weak"),
+        (rules.answers(0.0), "weak"),  # none of these series, but the model is not constant
+        (rules.answers(0.0, constant=True), "do not use"),
+        (rules.few(3), "weak"),
         (rules.same_model(False), "do not use"),
         (rules.distance(1.0), "trust"),
         (rules.distance(1.8), "weak"),

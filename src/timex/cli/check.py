@@ -25,7 +25,7 @@ UNUSABLE = 3
 COLOURS = {"trust": "green", "weak": "yellow", "do not use": "red"}
 PER_CLASS = ("share kept", "kept alone", "without kept", "evidence gap", "agreement")
 """Findings that have a column in the table of classes."""
-OPTIONS = {"train": "--train", "second_seed": "--second-seed"}
+OPTIONS = {"train": "--train", "refit": "--refit", "second_seed": "--second-seed"}
 """Arguments of `timex.check` as they are written here."""
 
 

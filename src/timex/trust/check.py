@@ -25,6 +25,7 @@ from timex.trust.interval import Interval, plain
 from timex.trust.measure import (
     NOISE,
     Measured,
+    constant_numbers,
     fitted_on_this_model,
     has_seed,
     has_weights,
@@ -47,8 +48,8 @@ from timex.trust.measure import (
 MOST = 500
 """Series that a check looks at; more are sampled."""
 FEW = 8
-"""Classes with fewer series get no verdict."""
-PYTHON = {"train": "train=", "second_seed": "second_seed=True"}
+"""Classes with fewer series get no verdict; nor do hidden cells that can change fewer answers."""
+PYTHON = {"train": "train=", "refit": "refit=True", "second_seed": "second_seed=True"}
 """Arguments of `check` as they are written in Python."""
 
 
@@ -81,6 +82,7 @@ class Check:
         overall: Findings about all series.
         classes: Findings about the series of each predicted class; none for numbers.
         numbers: Whether the model gives numbers, and not classes.
+        model_hash: The SHA-256 of the weights of the explained model; empty for a black box.
         unmeasured: Questions that were not measured, and the arguments of `check` that they need.
     """
 
@@ -90,6 +92,7 @@ class Check:
     overall: Group
     classes: tuple[Group, ...]
     numbers: bool = False
+    model_hash: str = ""
     unmeasured: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -108,6 +111,9 @@ class Check:
             "method": self.method,
             "fill": self.fill,
             "default_class": self.default,
+            "numbers": self.numbers,
+            "model_hash": self.model_hash,
+            "unmeasured": {question: list(needs) for question, needs in self.unmeasured.items()},
             "overall": groups[0],
             "classes": groups[1:],
         }
@@ -148,7 +154,7 @@ def check(
         explainer: Any explainer, fitted if it needs a fit. Questions about classes are left out for a model of numbers.
         x: Held-out series, as the model takes them: (N, T, D), or a `Series`.
         train: Training series, which give the values of hidden cells. By default an explainer's own training mean is used,
-            or the mean of x for a method without a fit.
+            or the mean of x for a method without a fit; x is then not compared with training series.
         refit: Fit the explainer again for models with shuffled weights, on `train`: slow, and the full test of whether it
             follows the model. Without it, explanations that need a fit are only scored on such models.
         second_seed: Fit the explainer again with another seed, on `train`, and compare the explanations: as slow as a fit.
@@ -166,7 +172,7 @@ def check(
         >>> regression = nn.Sequential(nn.Flatten(), nn.Linear(24, 1))
         >>> x = np.random.default_rng(0).normal(size=(30, 12, 2))
         >>> [f.name for f in check(Saliency(regression, task="regress", device="cpu"), x).overall.findings][:5]
-        ['answers', 'training range', 'share kept', 'kept alone', 'without kept']
+        ['answers', 'share kept', 'kept alone', 'without kept', 'evidence gap']
     """
     series = sampled(as_series(x), most, seed)
     if (refit or second_seed) and explainer.needs_fit and train is None:
@@ -180,14 +186,13 @@ def check(
         return explanation.classes[c] if explanation.classes else str(c)
 
     if blank is None:
-        answers = [rules.answers(float(m.whole.mean()))]
+        answers = [rules.answers(float(m.differs.mean()), constant_numbers(probe))]
     else:
         labelled = replace(series, y=explanation.series.y, classes=explanation.series.classes)  # as the explained answers are
         answers = [*_of_answers(m, labelled, name(int(np.bincount(m.predicted).argmax())), name(blank))]
     model = (*answers, *_of_series(explainer, m, series, train))
     explained = (
-        *_of_explanation(explainer, m, blank),
-        *_other_fills(explainer, m, explanation, probe, blank),
+        *_of_explanation(explainer, m, explanation, probe, blank),
         *_steady(explainer, explanation, series, train, second_seed),
         *_of_surrogate(explainer, m),
         *_shuffled(explainer, m, explanation, probe, refit),
@@ -205,17 +210,24 @@ def check(
         overall=overall,
         classes=classes,
         numbers=probe.numbers,
-        unmeasured=_unmeasured(overall, explainer, probe, train),
+        model_hash=explanation.model_hash,
+        unmeasured=_unmeasured(overall, explainer, probe, train, refit),
     )
 
 
-def _unmeasured(overall: Group, explainer: Explainer[Any], probe: Probe, train: Series | None) -> dict[str, tuple[str, ...]]:
+def _unmeasured(
+    overall: Group, explainer: Explainer[Any], probe: Probe, train: Series | None, refit: bool
+) -> dict[str, tuple[str, ...]]:
     """Questions that this call did not measure, and the arguments that they need."""
-    found: dict[str, tuple[str, ...]] = {
-        f"other fills, {fill}": ("train",) for fill, measurable in other_fills(probe).items() if not measurable
-    }
+    needed: tuple[str, ...] = ("train",) if train is None else ()
+    known = {"training range": "baseline", "familiar series": "traits"}  # what a fit may keep of its training series
+    unknown = [question for question, kept in known.items() if needed and of_fit(explainer, kept) is None]
+    fills = [f"other fills, {fill}" for fill, measurable in other_fills(probe).items() if not measurable]
+    found = dict.fromkeys((*unknown, *fills), needed)
     if has_seed(explainer) and "two seeds" not in (f.name for f in overall.findings):
-        found["two seeds"] = ("second_seed", "train") if train is None else ("second_seed",)
+        found["two seeds"] = ("second_seed", *needed)
+    if explainer.needs_fit and has_weights(model_of(explainer)) and not refit:
+        found["explanations of shuffled models"] = ("refit", *needed)
     return found
 
 
@@ -230,36 +242,40 @@ def _of_series(explainer: Explainer[Any], m: Measured, series: Series, train: Se
     """Whether the model, and the series, are those that the explainer is for."""
     if (same := fitted_on_this_model(explainer)) is not None:
         yield rules.same_model(same)
-    yield rules.distance(float(np.median(m.distance)), usual_distance(explainer, train))
+    if train is not None or of_fit(explainer, "baseline") is not None:  # else they would be compared with themselves
+        yield rules.distance(float(np.median(m.distance)), usual_distance(explainer, train))
     if not np.isnan(unlike := unlikeness(explainer, series, train)):
         yield rules.familiar(unlike)
     if values := [row["criterion"] for row in of_fit(explainer, "history", ()) if row["part"] != "surrogate"]:
         yield rules.length(values)
 
 
-def _of_explanation(explainer: Explainer[Any], m: Measured, blank: int | None) -> Iterator[Finding]:
-    """What hiding cells says, over the series whose class a blank series does not have: hidden cells cannot bring it back."""
-    m = m.take(_not_blank(m, blank))
+def _of_explanation(
+    explainer: Explainer[Any], m: Measured, explanation: Explanation, probe: Probe, blank: int | None
+) -> Iterator[Finding]:
+    """What hiding cells says, over the series that get another answer than a blank series: only these can lose it."""
+    open_ = _open(m, blank)
+    if open_.sum() < FEW:
+        yield rules.few(int(open_.sum()))
+        return
+    m = m.take(open_)
     yield from _hiding(explainer, m)
     if not np.isnan(m.channels).any():
         yield rules.moments(Interval.of(m.gap - m.channels))
     if not np.isnan(m.gradients).any():
         yield rules.gradients(Interval.of(m.gap - m.gradients))
     yield rules.amplitude(Interval.of(m.correlation).mean, Interval.of(m.gap - m.size))
-
-
-def _not_blank(m: Measured, blank: int | None) -> NDArray[np.bool_]:
-    """The series whose class a blank series does not have, (N,); all if there are none, and for numbers."""
-    other = np.not_equal(m.predicted, blank) if blank is not None else np.ones(len(m), dtype=bool)
-    return other if other.any() else ~other
-
-
-def _other_fills(
-    explainer: Explainer[Any], m: Measured, explanation: Explanation, probe: Probe, blank: int | None
-) -> Iterator[Finding]:
     random = Random(model_of(explainer), device=explainer.device).explain(probe.series)
     found = over_random(probe, explanation.attribution, random.attribution)
-    yield rules.other_fills({fill: Interval.of(values[_not_blank(m, blank)]) for fill, values in found.items()})
+    yield rules.other_fills({fill: Interval.of(values[open_]) for fill, values in found.items()})
+
+
+def _open(m: Measured, blank: int | None) -> NDArray[np.bool_]:
+    """The series that get another answer than a blank series, (N,): another class, all if there are none, or other numbers."""
+    if blank is None:
+        return m.differs
+    other = m.predicted != blank
+    return other if other.any() else ~other
 
 
 def _steady(
@@ -274,7 +290,7 @@ def _steady(
 def _hiding(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
     over_random = Interval.of(m.gap - m.random)
     numbers = model_of(explainer).numbers
-    whole = max(float(m.whole.mean()), float(np.finfo(np.float32).tiny))  # 0 for a constant regression
+    whole = float(m.whole.mean())
     yield _kept_share(explainer, m, ordered=over_random.low > 0)
     yield rules.kept_alone(float(m.alone.mean()) / whole, numbers)
     yield rules.without_kept(float(m.without.mean()) / whole, numbers)
@@ -294,13 +310,15 @@ def _of_surrogate(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
 
 def _shuffled(explainer: Explainer[Any], m: Measured, explanation: Explanation, probe: Probe, refit: bool) -> Iterator[Finding]:
     """Whether explanations follow the weights: explained again where that is quick or wished for, else scored again."""
-    if not has_weights(model_of(explainer)):
+    rows = m.differs
+    if not has_weights(model_of(explainer)) or not rows.any():
         return
     if refit or not explainer.needs_fit:
         train = probe.background if isinstance(probe.background, Series) else None
-        yield rules.shuffled_again(shuffled_correlation(explainer, explanation, probe.series, train))
+        correlation = shuffled_correlation(explainer, explanation, probe.series, train)[rows]
+        yield rules.shuffled_again(float(correlation.mean()))
     else:
-        yield rules.shuffled_score(Interval.of(m.gap - shuffled_gap(explainer, explanation, probe)))
+        yield rules.shuffled_score(Interval.of((m.gap - shuffled_gap(explainer, explanation, probe))[rows]))
 
 
 def _of_class(explainer: Explainer[Any], m: Measured, default: bool) -> Iterator[Finding]:

@@ -24,8 +24,8 @@ KEPT_MUCH, KEPT_NEARLY_ALL = 0.5, 0.8
 FEWER = {"evidence": "a higher evidence.price_high", "paper": "a smaller loss.r", "instance": "a smaller loss.r"}
 MORE = {"evidence": "a lower evidence.price_high", "paper": "a larger loss.r", "instance": "a larger loss.r"}
 """What to change in the settings of TimeX for fewer and more kept cells, by objective."""
-ANSWERS_GOOD, ANSWERS_POOR = 0.2, 0.05
-"""Mean distance from a blank answer, in units of the training spread and at most 1 a series, from which on numbers vary."""
+FEW_ANSWERS = 0.1
+"""Share of the series with another number than a blank series, below which findings rest on few of them."""
 ALONE_GOOD, ALONE_POOR = 0.75, 0.5
 """Shares of samples that keep their class, seen through the kept cells alone; for numbers, shares of the evidence."""
 WITHOUT_HIGH = 0.6
@@ -90,13 +90,27 @@ def one_class(commonest: float, name: str, default: str) -> Finding:
     return Finding("guessing", commonest, "trust", meaning)
 
 
-def answers(distance: float) -> Finding:
-    """Whether a model of numbers answers series otherwise than a blank series: only then is there something to explain."""
-    meaning = f"the numbers lie {distance:.2f} training spreads from those of a blank series (mean; at most 1 counts)"
-    if distance >= ANSWERS_GOOD:
-        return Finding("answers", distance, "trust", meaning)
-    advice = "check the model and how the series are scaled: it answers most series as it answers a blank one"
-    return Finding("answers", distance, "weak" if distance >= ANSWERS_POOR else "do not use", meaning, advice)
+def answers(share: float, constant: bool = False) -> Finding:
+    """Whether a model of numbers answers series otherwise than a blank series: only then is there something to explain.
+
+    Args:
+        share: Share of the series whose numbers differ from those of a blank series. A model of rare events has few of them.
+        constant: Whether all numbers are those of a blank series, up to rounding.
+    """
+    if constant:
+        meaning = "the model gives every series the numbers of a blank series: there is nothing to explain"
+        return Finding("answers", share, "do not use", meaning, "check the model and how the series are scaled")
+    meaning = f"{share:.1%} of the series get another answer than a blank one"
+    if share >= FEW_ANSWERS:
+        return Finding("answers", share, "trust", meaning)
+    advice = "few series get another answer than a blank one, and hidden cells test these alone: check more of them"
+    return Finding("answers", share, "weak", meaning, advice)
+
+
+def few(n: int) -> Finding:
+    """That hidden cells change the answers to too few series to test explanations by them."""
+    meaning = f"only {n} series get another answer than a blank one"
+    return Finding("series", n, "weak", meaning, "check more of them: hidden cells say nothing of the others")
 
 
 def same_model(same: bool) -> Finding:

@@ -41,6 +41,8 @@ NOISE, MOVED = 0.05, 100
 """Small noise, in deviations of a channel, and the series that get it: they are explained twice more."""
 OTHER_FILLS: tuple[Fill, ...] = ("zero", "local", "draw")
 """Fills that a check asks about beside its own; a draw needs training series."""
+DIFFERS = 0.01
+"""Share of the evidence of numbers from which on an answer differs from a blank one: a tenth of the usual distance from it."""
 SPREAD_OF = 500
 """Training series whose answers give the unit of evidence of numbers; more are sampled."""
 
@@ -83,6 +85,11 @@ class Measured:
 
     def __len__(self) -> int:
         return len(self.predicted)
+
+    @property
+    def differs(self) -> NDArray[np.bool_]:
+        """Whether the numbers are others than those of a blank series, (N,); True for classes."""
+        return self.whole > DIFFERS
 
     def take(self, rows: NDArray[np.bool_]) -> Measured:
         """The values of some series."""
@@ -199,8 +206,19 @@ def spread_of(model: ReferenceModel, series: Series, background: Series | Baseli
     """The mean squared distance of a model's numbers from those of a blank series, (C,): by the background series if known."""
     known = sampled(background, SPREAD_OF, 0) if isinstance(background, Series) else series
     probe = Probe(predict_of(model, known, device), known, background)
-    rounding = 1e-12 * (1 + (probe.whole**2).max(axis=0))  # of the model's float32
-    return np.maximum(((probe.whole - probe.blank) ** 2).mean(axis=0), rounding)
+    return np.maximum(((probe.whole - probe.blank) ** 2).mean(axis=0), rounding(probe.whole))
+
+
+def rounding(numbers: Floats) -> Floats:
+    """Squared distances between numbers (N, C) that may come from the rounding of the model's float32 alone, (C,)."""
+    return np.asarray(1e-12 * (1 + (numbers**2).max(axis=0)))
+
+
+def constant_numbers(probe: Probe) -> bool:
+    """Whether a model of numbers gives series, and those behind its spread, the numbers of a blank series, up to rounding."""
+    least = rounding(probe.whole)
+    distance = (probe.whole - probe.blank) ** 2
+    return bool((np.asarray(probe.spread) <= least).all() and (distance <= least).all())
 
 
 def sampled(series: Series, most: int, seed: int) -> Series:
@@ -221,10 +239,10 @@ def has_weights(model: ReferenceModel) -> bool:
     return not isinstance(model, BlackBox | Distilled)
 
 
-def shuffled_correlation(explainer: Explainer[Any], explanation: Explanation, series: Series, train: Series | None) -> float:
-    """Mean rank correlation of the explanations with those of models with shuffled weights; a fit is repeated on `train`."""
+def shuffled_correlation(explainer: Explainer[Any], explanation: Explanation, series: Series, train: Series | None) -> Floats:
+    """Mean rank correlation with explanations of models with shuffled weights, (N,); a fit is repeated on `train`."""
     others = [explained_by(explainer, shuffled(explainer.model, seed), series, train) for seed in range(SHUFFLES)]
-    return float(np.mean([correlation_with(explanation, other) for other in others]))
+    return np.mean([correlation_with(explanation, other) for other in others], axis=0)
 
 
 def shuffled_gap(explainer: Explainer[Any], explanation: Explanation, probe: Probe) -> Floats:

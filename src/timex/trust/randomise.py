@@ -58,9 +58,17 @@ def explained_by(explainer: Explainer[Any], model: nn.Module, series: Series, tr
 
 
 def correlation_with(explanation: Explanation, other: Explanation) -> NDArray[np.float64]:
-    """Rank correlation with other explanations of the same series, (N,); constant maps count as equal maps."""
-    found = rank_correlation(explanation.attribution, other.attribution, explanation.observed)
-    return np.where(np.isnan(found), 1, found)
+    """Rank correlation with other explanations of the same series, (N,); 1 for two constant maps, 0 if one map is constant."""
+    a, b, seen = explanation.attribution, other.attribution, explanation.observed
+    undefined = np.where(_constant(a, seen) & _constant(b, seen), 1.0, 0.0)
+    found = rank_correlation(a, b, seen)
+    return np.where(np.isnan(found), undefined, found)
+
+
+def _constant(attribution: NDArray[np.float32], seen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether all measured cells of a sample have one value, (N,)."""
+    largest, smallest = (np.where(seen, sign * attribution, -np.inf).max(axis=(1, 2)) for sign in (1, -1))
+    return np.asarray(largest <= -smallest)
 
 
 def parameter_randomisation(
