@@ -8,7 +8,7 @@ import torch
 from cases import CONFIG, OURS, PAPER_CONFIG, quick, seeded, series
 
 from timex import TimeX, engine, fit_many
-from timex.engine.train import _Run
+from timex.engine.group import Group
 from timex.reference import CNN, LSTM, ResidualTransformer, Transformer
 
 
@@ -130,8 +130,8 @@ def test_explainers_of_one_model_and_one_data_set_share_it_on_the_device(monkeyp
     explainers = [quick(config=replace(CONFIG, epochs=1, seed=seed)) for seed in range(3)]
     for explainer in explainers[1:]:
         explainer.model = explainers[0].model
-    runs, kept = [], _Run.__init__
-    monkeypatch.setattr(_Run, "__init__", lambda run, *a: (kept(run, *a), runs.append(run))[0])
+    runs, kept = [], Group.__init__
+    monkeypatch.setattr(Group, "__init__", lambda run, *a: (kept(run, *a), runs.append(run))[0])
     fit_many(explainers, [(x, None, x_val), (x, None, x_val), (other, None, x_val)], progress=False)
     assert runs[0].data["x"].shape == (2, 40, 12, 2)
     assert runs[0].source.flatten().tolist() == [0, 0, 1]

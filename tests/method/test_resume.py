@@ -13,7 +13,7 @@ from torch import nn
 
 from timex import TimeX, fit_many
 from timex.engine import Checkpoint
-from timex.engine.train import _Run
+from timex.engine.group import Group
 from timex.explainers import CoRTX
 from timex.reference import CNN
 
@@ -102,7 +102,7 @@ def test_a_foreign_model_and_a_black_box(tmp_path, monkeypatch):
 def test_a_finished_fit_is_there_at_once(tmp_path, monkeypatch):
     x = series(40, T, D)
     whole = explainer().fit(x, progress=False, checkpoint=tmp_path)
-    monkeypatch.setattr(_Run, "step", lambda run: 1 / 0)
+    monkeypatch.setattr(Group, "step", lambda run: 1 / 0)
     assert_equal(learned(explainer().fit(x, progress=False, checkpoint=tmp_path)), learned(whole))
 
 

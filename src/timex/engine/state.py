@@ -14,7 +14,7 @@ from torch import Tensor
 from timex.engine.program import Fault, Tensors
 
 if TYPE_CHECKING:
-    from timex.engine.train import _Run
+    from timex.engine.group import Group
 
 BUFFERS = (
     *("flat", "moment_1", "moment_2", "count", "lr", "skipped", "fault"),
@@ -53,7 +53,7 @@ class History(NamedTuple):
     done: bool
 
 
-def state_of(run: _Run, history: History) -> State:
+def state_of(run: Group, history: History) -> State:
     """The state after the last row of the history."""
     tensors = {name: getattr(run, name).detach().cpu() for name in BUFFERS}
     if not run.program.stackable:
@@ -64,7 +64,7 @@ def state_of(run: _Run, history: History) -> State:
 
 
 @torch.no_grad()
-def restored(run: _Run, state: State | None) -> History:
+def restored(run: Group, state: State | None) -> History:
     """Put a run into a state, or leave it at the start."""
     if state is None:
         return History([[] for _ in run.members], 0, False)
@@ -77,7 +77,7 @@ def restored(run: _Run, state: State | None) -> History:
     return History(**state.facts)
 
 
-def found_fault(run: _Run, k: int) -> Fault | None:
+def found_fault(run: Group, k: int) -> Fault | None:
     """The step of this epoch at which the loss of member k stopped being finite, or None.
 
     The member's weights have been frozen since then, so its terms at that step can be computed again. A loss may take
