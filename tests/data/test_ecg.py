@@ -95,6 +95,7 @@ def test_windows_are_centred_on_their_beats(source, cache):
     assert facts["as_published"] == "a subset"
     data = load_dataset("ecg")
     assert data.classes == ("normal", "abnormal")
+    assert {part.sampling_rate for part in (data.train, data.val, data.test)} == {360.0}  # plots show milliseconds
     x = np.concatenate([p.x for p in (data.train, data.val, data.test)])
     y = np.concatenate([p.y for p in (data.train, data.val, data.test)])
     truth = np.concatenate([p.truth for p in (data.train, data.val, data.test)])

@@ -35,6 +35,7 @@ from timex.data.prepare import (
 from timex.records import Dataset
 
 RATE = 360
+"""Samples per second."""
 WINDOW = 360
 BEATS = tuple("NLRBAaJSVrFejnE/fQ?")  # PhysioNet's codes of beats; the other annotations mark rhythm and quality
 KEPT = tuple("NLRAV")
@@ -264,7 +265,7 @@ def _make(five: bool, by_patient: bool) -> Make:
             return x[:, :, None], truth[:, :, None]
 
         classes = ("normal", "left block", "right block", "atrial", "ventricular") if five else ("normal", "abnormal")
-        return make_dataset(name, index, windows, y, ("lead 0",), classes, fold, seed)
+        return make_dataset(name, index, windows, y, ("lead 0",), classes, fold, seed, sampling_rate=RATE)
 
     return make
 

@@ -262,6 +262,7 @@ def make_dataset(
     classes: Sequence[str],
     fold: int,
     seed: int,
+    sampling_rate: float | None = None,
 ) -> Dataset:
     """The data set of regularly sampled windows.
 
@@ -274,11 +275,12 @@ def make_dataset(
         classes: Class names.
         fold: Number of the split.
         seed: Seed of the split.
+        sampling_rate: Steps per second, if known.
     """
 
     def part(i: Ints) -> Series:
         x, truth = windows(i)
-        return Series(x, y=y[i], truth=truth)
+        return Series(x, y=y[i], truth=truth, sampling_rate=sampling_rate)
 
     train, val, test = (part(i) for i in index)
     return Dataset.named(name, train, val, test, tuple(channels), tuple(classes), fold=fold, seed=seed)
