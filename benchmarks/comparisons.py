@@ -23,6 +23,7 @@ from planted import Case
 
 from timex import TimeX, TimeXConfig, compare
 from timex.io.atomic import atomic_path
+from timex.io.rounding import rounded
 from timex.reference.blackbox import BlackBox
 from timex.trust.compare import Comparison
 
@@ -76,7 +77,8 @@ def row(name: str, folder: Path, smoke: bool) -> dict[str, Any]:
         behind = {m: list(found.behind(m)) for m in found.ranking}
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as beside:
-            beside.write_text(json.dumps({"data": name, "means": means, "behind": behind, **found.to_dict()}, indent=1) + "\n")
+            facts = {"data": name, **rounded({"means": means, "behind": behind}), **found.to_dict()}
+            beside.write_text(json.dumps(facts, indent=1) + "\n")
     return json.loads(path.read_text())
 
 

@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from timex import Series
 from timex.cli import app
 from timex.io.files import write_series
+from timex.records import Explanation
 
 
 def run(*arguments):
@@ -53,7 +54,9 @@ def test_the_stability_of_every_series_reaches_the_page(small, invoke, fails, pa
     invoke("explain", "--explainer", small.explainer, *data, "--out", tmp_path / "explanations.npz")
     result = run("check", small.explainer, *data, "--stability", tmp_path / "stability.json")
     assert "stability.json" in result.stdout
-    values = json.loads((tmp_path / "stability.json").read_text())["values"]
+    facts = json.loads((tmp_path / "stability.json").read_text())
+    assert facts["model_hash"] == Explanation.load(tmp_path / "explanations.npz").model_hash != ""
+    values = facts["values"]
     assert len(values) == len(small.test)
     assert -1 <= min(values) < max(values) <= 1
     invoke("report", tmp_path)

@@ -23,6 +23,8 @@ def test_our_scores_stand_beside_the_papers(small, invoke, tmp_path):
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert set(scores) == {"timex", "gradients", "ig", "amplitude", "random"}
     assert scores["amplitude"]["auprc"] > 0.9
+    values = [value for row in scores.values() for value in row.values()]
+    assert all(value == float(f"{value:.4g}") for value in values)
 
 
 def test_only_samples_with_known_cells_count(small):

@@ -10,7 +10,9 @@ import torch
 from torch import nn
 from windows import windows_model, windows_series
 
+import timex
 from timex import Series, TimeX, TimeXConfig, compare
+from timex.engine import Diverged
 from timex.engine.checkpoint import Stage
 from timex.explainers import Gradients, IntegratedGradients, Random
 from timex.metrics.faithfulness import degradation, evidence_gap, interpret_time
@@ -173,6 +175,13 @@ def test_a_comparison_goes_on_from_its_folder(model, tmp_path, monkeypatch):
         )
 
 
+def test_another_version_of_timex_runs_again(model, tmp_path, monkeypatch):
+    for version in ("1.0", "1.0", "1.1"):
+        monkeypatch.setattr(timex, "__version__", version)
+        compare(model, HELD_OUT, ["saliency"], TRAIN, fills=("mean",), folder=tmp_path, device="cpu")
+    assert len(list(tmp_path.glob("saliency-*.npz"))) == 2
+
+
 @pytest.mark.parametrize("change", ["train", "x", "model"])
 def test_another_question_is_another_run(model, tmp_path, change):
     other = windows_model()
@@ -207,9 +216,36 @@ def test_methods_that_cannot_explain_are_left_out_with_a_reason(caplog):
     assert "ig is left out" in caplog.text
 
 
+def test_explainers_of_one_name_stand_beside_each_other(model):
+    seeds = [Random(model, Random.config_class(seed=seed), device="cpu") for seed in (5, 6)]
+    found = compare(model, HELD_OUT, ["saliency", *seeds, "saliency", "random"], TRAIN, fills=("mean",), device="cpu")
+    assert set(found.ranking) == {"saliency", "amplitude", "random", "random 2", "random 3"}
+    for name, explainer in (("random 2", seeds[0]), ("random 3", seeds[1])):
+        np.testing.assert_array_equal(
+            found.runs[name].explanation.attribution, explainer.explain(HELD_OUT).attribution, err_msg=name
+        )
+    assert found.behind("random 2") != found.behind("random 3")
+
+
+def test_a_fit_that_diverges_is_left_out_with_a_reason(model):
+    class Diverging(Gradients):
+        name = "diverging"
+
+        def _fit(self, train, val, progress):
+            raise Diverged
+
+    found = compare(model, HELD_OUT, [Diverging(model, device="cpu"), "saliency"], TRAIN, fills=("mean",), device="cpu")
+    assert found.skipped == {"diverging": str(Diverged())}
+    assert found.best == "saliency"
+
+
 def test_the_result_is_plain_json(found):
     facts = json.loads(json.dumps(found.to_dict()))
     assert facts["best"] == "gradients"
+    assert facts["model_hash"] == found.runs["random"].explanation.model_hash != ""
+    numbers = [v for table in ("methods", "rank_correlation") for row in facts[table].values() for v in row.values()]
+    assert all(v == float(f"{v:.4g}") for v in numbers if v is not None)
+    assert any(v % 1 for v in numbers if v is not None)
     assert facts["methods"]["gradients"]["behind_mean"] == 0
     assert facts["rank_correlation"]["random"]["random"] == 1
 

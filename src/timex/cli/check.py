@@ -100,10 +100,12 @@ def write_stability(explainer: TimeX, series: Series, path: Path) -> None:
     import numpy as np
 
     from timex.metrics import stability
-    from timex.trust.measure import NOISE
+    from timex.reference.adapt import model_hash
+    from timex.trust.measure import NOISE, model_of
 
     found = stability(lambda s: explainer.explain(s).attribution, series, NOISE, draws=1)
-    write_json({"noise": NOISE, "values": rounded(np.where(np.isnan(found), 1.0, found).tolist())}, path)
+    values = rounded(np.where(np.isnan(found), 1.0, found).tolist())
+    write_json({"noise": NOISE, "model_hash": model_hash(model_of(explainer)), "values": values}, path)
 
 
 def print_check(found: Check) -> None:

@@ -11,6 +11,7 @@ from timex.cli.compare import METHODS, RUNS, run_comparison, series_to_fit
 from timex.cli.console import console, print_if_weak
 from timex.cli.files import check_file, write_json
 from timex.cli.options import Device, Fold, MaxBytes, Model, Saved, TrustModel
+from timex.io.rounding import rounded
 from timex.progress import counting_bar
 
 
@@ -48,5 +49,5 @@ def evaluate(
     facts = reference_facts(explainer)
     print_if_weak(facts.get("passed"), facts.get("attempts", 1))
     if out is not None:
-        write_json(scores, out)
+        write_json(rounded(scores), out)
         console.print(f"Scores written to {out}")

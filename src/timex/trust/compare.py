@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -17,8 +18,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from timex.engine import Diverged
 from timex.explainers import Random
 from timex.explainers.base import Explainer
+from timex.io.rounding import rounded
 from timex.metrics import Probe, faithfulness_scores, rank_correlation
 from timex.metrics.faithfulness import degradation, interpret_time
 from timex.metrics.hiding import Fill
@@ -57,6 +60,7 @@ class Comparison:
         skipped: Why a method could not be run, by method.
         open: Whether hidden cells can change the answer, (N,), by fill: not if a blank series has the sample's class.
         summaries: Scores of all samples together, by method, then fill, then name; empty unless the comparison was thorough.
+        model_hash: The SHA-256 of the weights of the explained model; empty for a black box.
     """
 
     runs: dict[str, Run]
@@ -64,6 +68,7 @@ class Comparison:
     skipped: dict[str, str]
     open: dict[str, NDArray[np.bool_]]
     summaries: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    model_hash: str = ""
 
     def gap(self, method: str, fill: str | None = None) -> Floats:
         """The evidence gap of every sample under a fill, by default the mean over the fills, (N,).
@@ -144,12 +149,13 @@ class Comparison:
         return " ".join(_recommendation(self))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the samples as plain values, for JSON; undefined correlations are None."""
+        """Everything but the samples as plain values, for JSON: four digits of every number, None where it is undefined."""
         return {
+            "model_hash": self.model_hash,
             "best": self.best,
             "recommendation": self.recommendation,
-            "methods": plain(self.table().to_dict(orient="index")),
-            "rank_correlation": plain(self.correlation.to_dict()),
+            "methods": rounded(plain(self.table().to_dict(orient="index"))),
+            "rank_correlation": rounded(plain(self.correlation.to_dict())),
             "skipped": self.skipped,
         }
 
@@ -176,7 +182,8 @@ def compare(
         model: The model to explain: anything that the explainers take.
         x: Held-out series, as the model takes them: (N, T, D), or a `Series`.
         methods: Names from `timex.registry.EXPLAINERS`, or explainers of the same model with settings of their own. An
-            explainer that needs a fit must have one. The controls amplitude and random are added.
+            explainer without the fit that it needs is fitted. The second explainer of a name is called by the name and 2, as
+            "timex 2", the third by the name and 3. The controls amplitude and random are added.
         train: Series to fit on, and the source of the values that replace hidden cells; by default x.
         fills: What takes the place of hidden cells (`timex.metrics.hiding.Fill`); methods rank by their mean over the fills.
         aligned: Whether all windows are cut around the same event, as heart beats are. The control centre then joins the
@@ -209,17 +216,18 @@ def compare(
     runs = Runs(reference.model, answers, known, None if folder is None else Path(folder), progress)
     done: dict[str, Run] = {}
     scores, skipped, summaries = {}, {}, {}
-    for name, make in _makers([*CONTROLS, *([ALIGNED] if aligned else []), *methods]).items():
+    named = _named([*CONTROLS, *([ALIGNED] if aligned else []), *methods])
+    for name, make in {name: _maker(method) for name, method in named.items()}.items():
         try:
             done[name] = runs.of(make(model, device, how), series)
-        except ValueError as error:  # the method cannot explain this model or these series
+        except (ValueError, Diverged) as error:  # the method cannot explain this model or these series
             log.warning("%s is left out: %s", name, error)
             skipped[name] = str(error)
             continue
         scores[name] = {str(p.fill): faithfulness_scores(done[name].explanation, p) for p in probes}
         if thorough and not of.numbers:
             summaries[name] = {str(p.fill): _summary(p, done[name].explanation) for p in probes}
-    return Comparison(done, scores, skipped, {str(p.fill): p.open for p in probes}, summaries)
+    return Comparison(done, scores, skipped, {str(p.fill): p.open for p in probes}, summaries, answers.model_hash)
 
 
 def _summary(probe: Probe, explanation: Explanation) -> dict[str, float]:
@@ -230,17 +238,22 @@ def _summary(probe: Probe, explanation: Explanation) -> dict[str, float]:
     return {"dds": float(dds.mean()), "pes": pes, "cmi": cmi, "aucs_top": top, "aucs_bottom": bottom, "f1s": f1}
 
 
-def _makers(methods: Sequence[str | Explainer[Any]]) -> dict[str, Callable[[Any, Any, How], Explainer[Any]]]:
-    """How to make the explainer of every method, by name."""
+def _named(methods: Sequence[str | Explainer[Any]]) -> dict[str, str | Explainer[Any]]:
+    """The methods by name; " 2" and so on is added to a name that is taken. A method that is given twice counts once."""
+    named: dict[str, str | Explainer[Any]] = {}
+    for method in dict.fromkeys(methods):
+        name = method.name if isinstance(method, Explainer) else method
+        free = (n for n in chain([name], (f"{name} {i}" for i in count(2))) if n not in named)
+        named[next(free)] = method
+    return named
 
-    def maker(method: str | Explainer[Any]) -> Callable[[Any, Any, How], Explainer[Any]]:
-        if isinstance(method, Explainer):
-            return lambda model, device, how: method
-        cls = find(EXPLAINERS, method, "method")
-        return lambda model, device, how: cls(model, device=device, **how)
 
-    named = {m.name if isinstance(m, Explainer) else m: m for m in methods}
-    return {name: maker(method) for name, method in named.items()}
+def _maker(method: str | Explainer[Any]) -> Callable[[Any, Any, How], Explainer[Any]]:
+    """How to make the explainer of a method."""
+    if isinstance(method, Explainer):
+        return lambda model, device, how: method
+    cls = find(EXPLAINERS, method, "method")
+    return lambda model, device, how: cls(model, device=device, **how)
 
 
 def _recommendation(found: Comparison) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+import timex
 from timex.engine import Checkpoint
 from timex.explainers.base import Explainer
 from timex.io.atomic import atomic_path
@@ -43,8 +44,8 @@ class Run:
 class Runs:
     """Runs methods on the same model and series, and keeps the results in a folder for the next time.
 
-    A result is kept under everything that decides it: method, settings, model, series, training series. Explainers that came
-    fitted are not kept: what they learned is no setting, and they explain quickly.
+    A result is kept under everything that decides it: method, settings, model, series, training series, version of timex.
+    Explainers that came fitted are not kept: what they learned is no setting, and they explain quickly.
 
     Args:
         model: The explained model.
@@ -59,7 +60,7 @@ class Runs:
     ) -> None:
         self.train, self.folder, self.progress = train, folder, progress
         probability = hashlib.sha256(np.ascontiguousarray(answers.probability).tobytes()).hexdigest()
-        self.context = (weights_hash(model), probability, train.digest) if folder is not None else ()
+        self.context = (timex.__version__, weights_hash(model), probability, train.digest) if folder is not None else ()
 
     def of(self, explainer: Explainer[Any], series: Series) -> Run:
         """The result in the folder, or a new one, which is written there."""
