@@ -12,10 +12,11 @@ def order_of(attribution):
 
 
 class Sample:
-    """One series and the model, with a fill (T, D) for hidden cells."""
+    """One series and the model, with a fill (T, D) for hidden cells, and the series without evidence: by default the fill."""
 
-    def __init__(self, predict, x, attribution, fill):
+    def __init__(self, predict, x, attribution, fill, blank=None):
         self.predict, self.x, self.attribution, self.fill = predict, x, attribution, fill
+        self.blank = fill if blank is None else blank
         self.order = order_of(attribution)
         self.c = int(self.answer(x).argmax())
 
@@ -25,8 +26,11 @@ class Sample:
     def without(self, cells):
         x = self.x.copy()
         for cell in cells:
-            x[cell] = self.fill[cell]
+            x[cell] = self.filling(cell, cells)
         return self.answer(x)
+
+    def filling(self, cell, hidden):
+        return self.fill[cell]
 
     def alone(self, cells):
         return self.without([cell for cell in self.order if cell not in cells])
@@ -38,7 +42,7 @@ class Sample:
         return self.order[: max(1, round(share * len(self.order)))]
 
     def gap(self, shares):
-        blank, whole = self.evidence(self.without(self.order)), self.evidence(self.answer(self.x))
+        blank, whole = self.evidence(self.answer(self.blank)), self.evidence(self.answer(self.x))
         total = 0.0
         for share in shares:
             for sign, p in ((1, self.alone(self.top(share))), (-1, self.without(self.top(share)))):
@@ -55,7 +59,12 @@ class Sample:
         return np.log(self.without(self.top(share))[self.c]) - np.log(self.answer(self.x)[self.c])
 
     def changes(self, n, smallest_first):
-        order = self.order[::-1] if smallest_first else self.order
+        return self._changes(self.order[::-1] if smallest_first else self.order, n)
+
+    def signed_changes(self, n):
+        return self._changes(sorted(self.order, key=lambda cell: -self.attribution[cell]), n)
+
+    def _changes(self, order, n):
         answers = [self.without(order[:k]) for k in range(n + 1)]
         return sum(np.abs(after - before).sum() for before, after in pairwise(answers))
 
@@ -81,3 +90,18 @@ class Sample:
         square = sum(s * s for s in sums)
         b = sum(s * fall for s, fall in zip(sums, falls, strict=True)) / square if square else 0
         return np.mean([(b * s - fall) ** 2 for s, fall in zip(sums, falls, strict=True)])
+
+
+class Interpolated(Sample):
+    """Hidden cells on a line between the nearest kept cells of their channel; `fill` where it keeps none."""
+
+    def filling(self, cell, hidden):
+        t, k = cell
+        kept = [step for step in range(len(self.x)) if (step, k) not in hidden]
+        before, after = [step for step in kept if step < t], [step for step in kept if step > t]
+        if not kept:
+            return self.fill[cell]
+        if not before or not after:
+            return self.x[before[-1] if before else after[0], k]
+        left, right = before[-1], after[0]
+        return self.x[left, k] + (self.x[right, k] - self.x[left, k]) * (t - left) / (right - left)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from faithfulness_by_loop import Sample
+from faithfulness_by_loop import Interpolated, Sample
 from scipy.integrate import simpson, trapezoid
 from scipy.stats import rankdata, spearmanr
 
@@ -34,10 +34,23 @@ def probe(fill="mean", x=X, **options):
 
 def samples(fill="mean"):
     filling = probe(fill).hidden(np.zeros((N, T, D), bool))
-    return [Sample(predict, X[i], A[i], filling[i]) for i in range(N)]
+    if fill == "local":
+        return [Interpolated(predict, X[i], A[i], filling[i]) for i in range(N)]
+    blank = TRAIN.baseline().mean if fill == "shift" else None  # a shift of every cell hides nothing
+    return [Sample(predict, X[i], A[i], filling[i], blank) for i in range(N)]
 
 
-@pytest.mark.parametrize("fill", ["mean", "zero", "sample", "noise", "draw"])
+def explained(p, attribution, **more):
+    return Explanation(
+        series=p.series,
+        attribution=attribution.astype(np.float32),
+        prediction=p.classes,
+        probability=p.whole.astype(np.float32),
+        **more,
+    )
+
+
+@pytest.mark.parametrize("fill", FILLS)
 def test_scores_are_those_of_a_slow_loop(fill):
     p, loop = probe(fill), samples(fill)
     rng = np.random.default_rng(p.seed)
@@ -48,18 +61,28 @@ def test_scores_are_those_of_a_slow_loop(fill):
         "aopc": [s.aopc(0.2, 10) for s in loop],
         "cpd": [s.changes(2, False) for s in loop],
         "cpp": [s.changes(2, True) for s in loop],
+        "cpd_signed": [s.signed_changes(2) for s in loop],
         "infidelity": [s.infidelity(hidden[:, i]) for i, s in enumerate(loop)],
     }
-    explanation = Explanation(
-        series=p.series, attribution=A.astype(np.float32), prediction=p.classes, probability=p.whole.astype(np.float32)
-    )
-    scores = f.faithfulness_scores(explanation, p)
+    scores = f.faithfulness_scores(explained(p, A, signed=True), p)
+    assert set(scores) == {*expected, "comprehensiveness", "sufficiency"}
     for name, values in expected.items():
         np.testing.assert_allclose(scores[name], values, rtol=1e-5, err_msg=name)
     for name in ("comprehensiveness", "sufficiency"):
         curve = np.array([[getattr(s, name)(share) for share in f.SHARES] for s in loop])
         np.testing.assert_allclose(getattr(f, name)(p, A), curve, rtol=1e-5, atol=1e-9)
         np.testing.assert_allclose(scores[name], trapezoid(curve, f.SHARES) / 0.28, rtol=1e-5)
+
+
+def test_signed_cpd_needs_a_sign_or_a_direction():
+    p, size, direction = probe(), np.abs(A), np.sign(A).astype(np.int8)
+    assert "cpd_signed" not in f.faithfulness_scores(explained(p, size), p)
+    signed, directed = (
+        f.faithfulness_scores(e, p)["cpd_signed"]
+        for e in (explained(p, A, signed=True), explained(p, size, direction=direction))
+    )
+    np.testing.assert_array_equal(signed, directed)
+    assert (signed != f.cpd(p, A, 2)).any()
 
 
 def test_explanations_without_a_model_have_no_scores_of_faithfulness():

@@ -39,7 +39,7 @@ def faithfulness_scores(explanation: Explanation, probe: Probe | None = None) ->
     """The scores of every sample that need no truth, (N,) each; none without a probe of the explained model.
 
     `gap`, the areas of `comprehensiveness` and `sufficiency`, `aopc` and `infidelity`; for classes also `log_odds`, `cpd` and
-    `cpp`. All are under the probe's fill.
+    `cpp`, and `cpd_signed` if the explanation is signed or has a direction. All are under the probe's fill.
     """
     if probe is None:
         return {}
@@ -57,6 +57,8 @@ def faithfulness_scores(explanation: Explanation, probe: Probe | None = None) ->
     if not probe.numbers:
         found["log_odds"] = _log_fall(probe, without[SHARES.index(LOG_ODDS_SHARE)])
         found |= {"cpd": cpd(probe, a, cells), "cpp": cpp(probe, a, cells)}
+        if explanation.signed or explanation.direction is not None:
+            found["cpd_signed"] = cpd(probe, explanation.directed().attribution, cells, signed=True)
     return found
 
 
