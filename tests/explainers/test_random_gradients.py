@@ -19,6 +19,7 @@ from timex.explainers import (
 )
 from timex.explainers.batch import uniform_per_sample
 from timex.explainers.random_gradients import held_cells
+from timex.testing import check_explainer
 
 N, T, D, C = 4, 11, 2, 3
 
@@ -53,24 +54,54 @@ def test_smoothgrad_is_the_loop_over_noisy_copies(model, statistic):
         np.testing.assert_allclose(e.attribution[i], expected[statistic], rtol=1e-4, atol=1e-6)
 
 
-def test_smoothgrad_is_captums_noise_tunnel(model):
+STATISTICS = {"mean": "smoothgrad", "square": "smoothgrad_sq", "variance": "vargrad"}
+"""The names of the statistics in Captum."""
+
+
+@pytest.mark.parametrize(
+    ("averaged", "statistic", "error"),
+    [("saliency", "mean", 0.005), ("ig", "mean", 0.005), ("ig", "square", 0.002), ("ig", "variance", 0.00018)],
+)
+def test_smoothgrad_is_captums_noise_tunnel(model, averaged, statistic, error):
     """On noise of the same size in every channel, with so many draws that their randomness hardly shows."""
+    from captum.attr import IntegratedGradients as CaptumIG
     from captum.attr import NoiseTunnel, Saliency
 
     x = np.clip(series(2), -1, 1)
     x[:, 0], x[:, 1] = -1, 1
-    e = SmoothGrad(model, SmoothGradConfig(n_samples=4000, noise=0.15), device="cpu").explain(x)
-    tunnel = NoiseTunnel(Saliency(model))
-    options = {
-        "nt_samples": 4000,
-        "nt_samples_batch_size": 100,
-        "stdevs": 0.3,
-        "target": torch.tensor(e.prediction),
-        "abs": False,
-    }
-    expected = tunnel.attribute(torch.tensor(x), **options).abs()
-    np.testing.assert_allclose(e.attribution, expected, atol=0.005)
-    assert e.attribution.max() > 0.1
+    config = SmoothGradConfig(n_samples=4000, noise=0.15, averaged=averaged, statistic=statistic)
+    e = SmoothGrad(model, config, device="cpu").explain(x)
+    tunnel = NoiseTunnel(Saliency(model) if averaged == "saliency" else CaptumIG(model))
+    options = {"abs": False} if averaged == "saliency" else {"n_steps": 10, "method": "riemann_middle"}
+    expected = tunnel.attribute(
+        torch.tensor(x),
+        nt_type=STATISTICS[statistic],
+        nt_samples=4000,
+        nt_samples_batch_size=100,
+        stdevs=0.3,
+        target=torch.tensor(e.prediction),
+        **options,
+    ).abs()
+    np.testing.assert_allclose(e.attribution, expected.detach(), atol=error)
+    assert e.attribution.max() > 20 * error
+
+
+def test_smoothgrad_of_integrated_gradients_is_the_loop_over_noisy_copies(model):
+    x, config = series(), SmoothGradConfig(n_samples=5, noise=0.2, averaged="ig", n_points=4, seed=3)
+    e = SmoothGrad(model, config, device="cpu").explain(x)
+    noise = normal_from_uniform(uniform_per_sample(3, torch.arange(N), 5, T, D))
+    for i in range(N):
+        total = torch.zeros(T, D)
+        for s in range(5):
+            copy = torch.tensor(x[i] + 0.2 * (x[i].max(0) - x[i].min(0)) * noise[i, s].numpy())
+            total += copy * sum(gradient_of(model, (k + 0.5) / 4 * copy, e.prediction[i]) for k in range(4)) / 4
+        np.testing.assert_allclose(e.attribution[i], (total / 5).abs(), rtol=1e-4, atol=1e-6)
+
+
+def test_smoothgrad_of_integrated_gradients_keeps_the_contract(model):
+    config = SmoothGradConfig(n_samples=3, averaged="ig", n_points=2)
+    check_explainer(lambda given: SmoothGrad(given, config), model, series(24))
+    assert eval(SmoothGrad.cost, {"n_samples": 3, "averaged": "ig", "n_points": 2}) == 6
 
 
 def test_timing_is_the_loop_over_points_and_their_segments(model):

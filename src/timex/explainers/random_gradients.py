@@ -43,8 +43,14 @@ class SmoothGradConfig(Settings):
         "Standard deviation of the noise, as a share of the channel's range in the sample; the authors take .1 to .2.",
         above=0,
     )
+    averaged: Literal["saliency", "ig"] = setting(
+        "saliency", "What is computed at every noisy copy: the gradient, or integrated gradients from the zero series."
+    )
+    n_points: int = setting(
+        10, 'Points of the integral of every copy for "ig"; few, as the mean over copies smooths it too.', least=1
+    )
     statistic: Literal["mean", "square", "variance"] = setting(
-        "mean", "Of the gradients: the size of their mean (SmoothGrad), the mean of their squares, or their variance (VarGrad)."
+        "mean", "Of the copies: the size of their mean (SmoothGrad), the mean of their squares, or their variance (VarGrad)."
     )
     seed: int = setting(0, "Seed of the noise.")
 
@@ -52,12 +58,14 @@ class SmoothGradConfig(Settings):
 class SmoothGrad(Explainer):
     """|Gradient| of the class's logit, averaged over noisy copies of the series (Smilkov et al., 2017).
 
-    |1/S sum_s dF_c(x + e_s) / dx|, e_s ~ N(0, (noise * range)^2), the range of the channel in the sample. Other statistics of
-    the same gradients are those of Captum's noise tunnel. Assumes that noise of this size leaves the series plausible.
+    |1/S sum_s g(x + e_s)|, e_s ~ N(0, (noise * range)^2), the range of the channel in the sample. g is the gradient dF_c / dx,
+    or integrated gradients by `averaged="ig"`: g(x) = x * mean over k of dF_c / dx at a_k x, a_k = (k - .5) / n_points. The
+    other statistics replace the mean over s, as in Captum's noise tunnel. Assumes that noise of this size leaves the series
+    plausible, and for "ig" that zero is a neutral value of the data.
     """
 
     name = "smoothgrad"
-    cost = "n_samples"
+    cost = "n_samples * {'saliency': 1, 'ig': n_points}[averaged]"
     needs_gradients = True
     config_class = SmoothGradConfig
     config: SmoothGradConfig
@@ -71,13 +79,21 @@ class SmoothGrad(Explainer):
         copies = batch.x[:, None] + c.noise * channel_range(batch)[:, None] * noise
         if batch.observed is not None:
             copies = torch.where(batch.observed[:, None], copies, batch.x[:, None])
-        gradient = gradients_of_copies(self, copies, batch)
+        found = self._integrated(copies, batch) if c.averaged == "ig" else gradients_of_copies(self, copies, batch)
         match c.statistic:
             case "mean":
-                return {"attribution": gradient.mean(1).abs()}
+                return {"attribution": found.mean(1).abs()}
             case "square":
-                return {"attribution": gradient.square().mean(1)}
-        return {"attribution": gradient.var(1, unbiased=False)}
+                return {"attribution": found.square().mean(1)}
+        return {"attribution": found.var(1, unbiased=False)}
+
+    def _integrated(self, copies: Tensor, batch: Batch) -> Tensor:
+        """Integrated gradients of every copy from the zero series, (B, S, T, D)."""
+        n = self.config.n_points
+        total = torch.zeros_like(copies)
+        for k in range(n):
+            total += gradients_of_copies(self, (k + 0.5) / n * copies, batch)
+        return copies * total / n
 
 
 def channel_range(batch: Batch) -> Tensor:
@@ -92,19 +108,16 @@ def channel_range(batch: Batch) -> Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientShapConfig:
+class GradientShapConfig(Settings):
     """Settings of `GradientShap`."""
 
-    n_samples: int = 50
-    """Random points per sample; ours, as many gradients as integrated gradients takes."""
-    n_background: int = 100
-    """Training samples kept as the distribution of "nothing"; the SHAP package's usual size."""
-    seed: int = 0
-    """Seed of the background and the points."""
+    n_samples: int = setting(50, "Random points per sample: as many gradients as integrated gradients takes.", least=1)
+    n_background: int = setting(100, "Training series kept as baselines; the usual size in the SHAP package.", least=1)
+    seed: int = setting(0, "Seed of the baselines and of the points.")
 
 
 class Background(NamedTuple):
-    """Training samples that stand for "nothing", (S, T, D)."""
+    """Training series to draw from, (S, T, D): baselines of expected gradients, or values of replaced cells."""
 
     x: Tensor
 
@@ -115,9 +128,11 @@ class Background(NamedTuple):
 
 
 class GradientShap(Explainer[Background]):
-    """Expected gradients (Erion et al., 2021): integrated gradients from random training samples instead of zero.
+    """Expected gradients (Erion et al., 2021): integrated gradients from random training series instead of zero.
 
-    Written out rather than taken from Captum, whose draws depend on what else is in the chunk.
+    1/S sum_s (x - b_s) * dF_c / dx at b_s + a_s (x - b_s), a_s ~ U(0, 1), b_s one of `n_background` training series. Captum
+    and the SHAP package call it GradientShap. Scores are signed; in expectation they sum to F_c(x) less the mean of F_c over
+    these training series. Assumes that the training series together stand for a series without evidence.
     """
 
     name = "gradient_shap"
@@ -168,7 +183,7 @@ class Timing(Explainer):
 
         score(t, d) = x(t, d) * mean over k with M_k(t, d) = 1 of dF_c / dx(t, d) at (1 - M_k) x + a_k M_k x
 
-    A cell is thus judged while parts of its surroundings are as they were, where the paths of integrated gradients shrink the
+    The gradient of a cell is thus taken while other parts of the series keep their values; integrated gradients shrink the
     whole series at once. Without segments (`held=0`) it is integrated gradients from zero. Scores are signed. Assumes that
     zero is a neutral value of the data.
     """
@@ -195,8 +210,8 @@ class Timing(Explainer):
 def held_cells(config: TimingConfig, place: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Whether a cell keeps its value at each point, (B, S, T, D).
 
-    A segment covers L steps of one channel; L, channel and start are uniform. Their number K is the one with which a cell is
-    in no segment with probability 1 - held, were starts to wrap around: (1 - mean L / (T D))^K = 1 - held.
+    A segment covers L steps of one channel; L, channel and start are uniform. The number K of segments solves
+    (1 - mean L / (T D))^K = 1 - held. The left side is the probability that no segment covers a cell, if segments wrap around.
     """
     t, d = shape
     low = min(config.min_length, t)
@@ -209,9 +224,8 @@ def held_cells(config: TimingConfig, place: Tensor, shape: tuple[int, ...]) -> T
     length = low + (length * (high - low + 1)).long().clamp(max=high - low)
     start = (start * (t - length + 1)).long()
     channel = (channel * d).long().clamp(max=d - 1)
-    change = torch.zeros(
-        *start.shape[:2], (t + 1) * d, dtype=torch.int32, device=place.device
-    )  # +1 at a start, -1 after an end
+    # +1 at a start, -1 after an end
+    change = torch.zeros(*start.shape[:2], (t + 1) * d, dtype=torch.int32, device=place.device)
     one = torch.ones_like(start, dtype=torch.int32)
     change.scatter_add_(2, start * d + channel, one).scatter_add_(2, (start + length) * d + channel, -one)
     return change.unflatten(2, (t + 1, d)).cumsum(2)[:, :, :t] > 0
