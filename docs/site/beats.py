@@ -29,8 +29,8 @@ def some(part: Series, n: int) -> Series:
 def draw(out: Path) -> None:
     """Train, fit, explain, and draw the most typical explanation of either block."""
     five = load_dataset("ecg_five")
-    parts = [some(part, n) for part, n in ((five.train, 800), (five.val, 200), (five.test, 200))]
-    data = Dataset.named("blocks", *parts, five.channels, NAMES)
+    train, val, test = some(five.train, 800), some(five.val, 200), some(five.test, 200)
+    data = Dataset.named("blocks", train, val, test, five.channels, NAMES)
     trained = train_references([data], "cnn", TrainConfig(epochs=3, lr=2e-3, model={"width": 32}))[0]
     explainer = TimeX(trained.model, config=TimeXConfig(epochs=6)).fit(data.train, x_val=data.val)
     e = explainer.explain(data.test)

@@ -7,28 +7,35 @@ page needs chromium and playwright.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
+from PIL import Image
 
 from timex import Explanation
 from timex.cli.report import fitted_in
 from timex.report import plots
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 IMAGES = Path(__file__).resolve().parents[1] / "images"
+TYPICAL = "sample=68&view=sample"
 SCENES = (  # the address of a view of the page, and what to press there
     ("view=overview", ()),
     ("view=overview", ("#attention button >> nth=0",)),
-    ("sample=68&view=sample", ("#series-in",)),
+    (TYPICAL, ("#series-in",)),
     ("view=selection&class=0", ("#selection-keep", "#legend button >> nth=3")),
     ("view=landmarks", ("#density",)),
     ("view=scores", ()),
 )
 WIDTH, HEIGHT, SHRINK, SECONDS = 1440, 900, 0.66, 2.2
+PHONE = {"width": 390, "height": 844}
 
 
 def explained(folder: Path) -> Figure:
@@ -92,29 +99,38 @@ def draw(folder: Path, out: Path) -> None:
             figure(folder).savefig(out / f"{name}.svg", dpi=110, metadata={"Date": None})
 
 
+def view(browser: Browser, page: Path, address: str, presses: Sequence[str] = (), **options: Any) -> Image.Image:
+    """A screenshot of the page at an address, after some clicks."""
+    tab = browser.new_page(**({"viewport": {"width": WIDTH, "height": HEIGHT}} | options))
+    tab.goto(f"{page.resolve().as_uri()}#{address}")
+    tab.wait_for_selector("html[data-ready]")
+    for place in presses:
+        tab.click(place)
+    tab.wait_for_timeout(300)
+    picture = Image.open(BytesIO(tab.screenshot())).convert("RGB")
+    tab.close()
+    return picture
+
+
 def film(page: Path, out: Path) -> None:
-    """The page as an animated picture, and its first view as a still one."""
-    from PIL import Image
+    """The page as an animated picture; its first view, a dark one and one on a phone as still pictures."""
     from playwright.sync_api import sync_playwright
 
-    size = (round(WIDTH * SHRINK), round(HEIGHT * SHRINK))
     with sync_playwright() as started:
         browser = started.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
-        shots = []
-        for address, presses in SCENES:
-            tab = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
-            tab.goto(f"{page.resolve().as_uri()}#{address}")
-            tab.wait_for_selector("html[data-ready]")
-            for place in presses:
-                tab.click(place)
-            tab.wait_for_timeout(300)
-            shots.append(Image.open(BytesIO(tab.screenshot())).convert("RGB"))
-            tab.close()
+        shots = [view(browser, page, address, presses) for address, presses in SCENES]
+        stills = {
+            "page": shots[0],
+            "page-dark": view(browser, page, TYPICAL, color_scheme="dark"),
+            "page-phone": view(browser, page, TYPICAL, viewport=PHONE),
+        }
         browser.close()
+    size = (round(WIDTH * SHRINK), round(HEIGHT * SHRINK))
     frames = [shot.resize(size, Image.Resampling.LANCZOS) for shot in shots]
-    look = {"quality": 55, "method": 6, "duration": int(1000 * SECONDS), "loop": 0}
-    frames[0].save(out / "page.webp", save_all=True, append_images=frames[1:], **look)
-    shots[0].quantize(128).save(out / "page.png", optimize=True)
+    duration = int(1000 * SECONDS)
+    frames[0].save(out / "page.webp", save_all=True, append_images=frames[1:], quality=55, method=6, duration=duration, loop=0)
+    for name, shot in stills.items():
+        shot.save(out / f"{name}.png", optimize=True)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ function fillBanner() {
   if (accuracy !== null) facts.push(["Model is right", percent(accuracy), "of the samples with a label"]);
   if (agreement !== null)
     facts.push(["Surrogate agrees", percent(agreement), `empty explanations would reach ${percent(commonest)}`]);
-  if (kept !== null) facts.push(["Cells kept", percent(kept), "mean share with p > .5"]);
+  if (kept !== null) facts.push(["Cells kept", percent(kept), "mean share with p\u00a0>\u00a0.5"]);
   if (meta.check?.all.alone != null)
     facts.push(["Kept cells alone", percent(meta.check.all.alone), "of the samples keep their class"]);
   if (meta.check?.all.without != null)
