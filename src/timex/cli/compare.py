@@ -53,7 +53,7 @@ def compare(
     """Compare methods on your own model: which explanations point at its evidence? No known deciding cells are needed.
 
     Cells are hidden in the order of every method's scores, and the model answers, under four fills. Finished methods, and
-    checkpoints of fits, are kept in the explainer's folder: the same command goes on from there.
+    checkpoints of fits of TimeX, are kept in the explainer's folder: the same command goes on from there.
     """
     from timex.cli.inputs import explained_series, warn_of_missing
     from timex.cli.models import open_explainer

@@ -189,7 +189,8 @@ def compare(
         aligned: Whether all windows are cut around the same event, as heart beats are. The control centre then joins the
             others, since the place alone may tell which cells decide.
         thorough: Also compute InterpretTime's scores and DDS, PES and CMI, which need classes: about half as long again.
-        folder: Keep explanations there, and checkpoints of fits. The same comparison, started again, goes on from them.
+        folder: Keep explanations there, and checkpoints of fits of TimeX. The same comparison, started again, goes on from
+            them; fits of other methods restart.
         most: Series to compare on; more are sampled.
         seed: Seed of the sample and of random orders.
         device: Where to run; by default the GPU if there is one.
