@@ -128,5 +128,5 @@ def test_a_model_that_became_another_is_reported(caplog):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(ValueError, match="Expected masked as a share between 0 and 1, got 1"):
+    with pytest.raises(ValueError, match="Expected masked < 1, got 1"):
         SGTConfig(masked=1)

@@ -1,4 +1,4 @@
-"""Controls that ignore the model: their scores show how much of a metric the data alone explain."""
+"""Controls that ignore the model. Their scores show how well a ranking without any model does in a metric."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from torch import Tensor
 
 from timex.explainers.base import Explainer
 from timex.explainers.batch import Batch, uniform_per_sample
+from timex.settings import Settings, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomConfig:
+class RandomConfig(Settings):
     """Settings of `Random`."""
 
-    seed: int = 0
-    """Seed of the scores; they depend on it and on the position of the sample in x only."""
+    seed: int = setting(0, "Seed of the scores, which depend on it and on the position of the sample in x alone.")
 
 
 class Random(Explainer):
-    """Uniform scores, the floor of every table."""
+    """Uniform scores: the lower bound that every method must exceed.
+
+    score(t, d) ~ U(0, 1), whatever the model and the values.
+    """
 
     name = "random"
     cost = "0"
@@ -33,9 +36,9 @@ class Random(Explainer):
 
 
 class Amplitude(Explainer):
-    """Distance from the channel's median: what the values reveal without a model.
+    """Distance from the channel's median: how well large values alone find the deciding cells.
 
-    On data whose deciding values are the largest, it beats every explainer.
+    score(t, d) = |x(t, d) - median over t of x(t, d)|. On data whose deciding values are the largest, it beats every explainer.
     """
 
     name = "amplitude"
@@ -49,9 +52,9 @@ class Amplitude(Explainer):
 
 
 class Centre(Explainer):
-    """How near a step is to the middle of the window: what the place reveals without a model.
+    """How near a step is to the middle of the window: how well the place alone finds the deciding cells.
 
-    The score is the number of steps to the nearer end: 0 at the ends, as for missing cells.
+    score(t, d) = min(t, T - 1 - t) for t = 0 .. T - 1, the number of steps to the nearer end. Missing cells have 0 too.
     """
 
     name = "centre"

@@ -24,54 +24,42 @@ from timex.nn.layers import TransformerEncoder, mean_over_time, mlp_head, observ
 from timex.progress import training_bar
 from timex.records import Series
 from timex.reference.beside import beside
+from timex.settings import Settings, setting
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CoRTXConfig:
-    """Settings of `CoRTX`; ours except where the comment names the paper."""
+class CoRTXConfig(Settings):
+    """Settings of `CoRTX`; ours except where the authors are named."""
 
-    label_share: float = 0.1
-    """Share of the training samples whose Shapley values are computed; the authors use .05 to .25."""
-    permutations: int = 10
-    """Permutations per labelled sample."""
-    copies: int = 8
-    """Masked copies of which the one whose prediction stays closest is the positive."""
-    temperature: float = 0.1
-    """Of the contrastive loss."""
-    layers: int = 2
-    """Layers of the encoder, a transformer like the reference models."""
-    hidden: int = 64
-    """Width of its feed-forward part."""
-    pretrain_epochs: int = 10
-    """Epochs of contrastive training."""
-    epochs: int = 150
-    """Ceiling on the epochs of fitting to Shapley values; the best on validation labels is kept."""
-    lr: float = 1e-3
-    """Learning rate of both."""
-    batch_size: int = 64
-    """Samples in a step of both."""
-    seed: int = 0
-    """Seed of everything random."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.label_share <= 1:
-            raise ValueError(f"Expected label_share in (0, 1], got {self.label_share}.")
+    label_share: float = setting(
+        0.1, "Share of the training samples whose Shapley values are computed; the authors use .05 to .25.", above=0, most=1
+    )
+    permutations: int = setting(10, "Permutations per sample whose Shapley values are computed.", least=1)
+    copies: int = setting(8, "Masked copies of a sample; the one whose prediction changes least is its positive.", least=1)
+    temperature: float = setting(0.1, "Temperature of the contrastive loss.", above=0)
+    layers: int = setting(2, "Layers of the encoder, a transformer like the reference models.", least=1)
+    hidden: int = setting(64, "Width of the encoder's feed-forward part.", least=1)
+    pretrain_epochs: int = setting(10, "Epochs of contrastive training.", least=1)
+    epochs: int = setting(150, "Epochs of fitting to Shapley values, at most; the best on validation samples is kept.", least=1)
+    lr: float = setting(1e-3, "Learning rate of both trainings.", above=0)
+    batch_size: int = setting(64, "Samples in a step of both trainings.", least=1)
+    seed: int = setting(0, "Seed of weights, data order, masks, chosen samples and permutations.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoRTXReport:
-    """How the two trainings went."""
+    """Figures of the two trainings."""
 
     labels: int
     """Samples with Shapley values, those for validation included."""
     contrast_first: float
     """Contrastive loss in the first epoch; log B for an encoder that gives every series the same vector."""
     contrast_last: float
-    """The same in the last."""
+    """Contrastive loss in the last epoch."""
     explained: float
-    """Share of the variance of the validation Shapley values that the head predicts: at 0 it is no better than their mean."""
+    """Share of the variance of the validation Shapley values that the head predicts; 0 is no better than their mean."""
 
 
 class Network(nn.Module):
@@ -107,7 +95,7 @@ class Network(nn.Module):
 
 
 class Contrast:
-    """The engine's program of the first training: a sample is closer to its positive than to all others (InfoNCE)."""
+    """The engine's program of the first training: InfoNCE of a sample's positive against the other samples."""
 
     stackable = False  # it runs the explained model, which vmap may not be able to stack
 
@@ -157,7 +145,7 @@ def info_nce(h: Tensor, positive: Tensor, temperature: float) -> Tensor:
 
 
 class Taught(NamedTuple):
-    """The fitted network, the scale of its outputs, how the trainings went, and (T, D) of the series."""
+    """The fitted network, the scale of its outputs, figures of the trainings, and (T, D) of the series."""
 
     network: Network
     scale: Tensor
@@ -166,15 +154,18 @@ class Taught(NamedTuple):
 
 
 class CoRTX(Explainer[Taught]):
-    """One pass through a small network that was taught Shapley values (Chuang et al., 2023).
+    """One pass through a small network that was fitted to Shapley values (Chuang et al., 2023).
 
-    First the encoder learns by contrast: of `copies` randomly masked copies of a series (masked cells become zero), the one
-    that changes the model's prediction least is its positive, the other series of the batch are negatives. Then encoder and
-    head are fitted by mean squared error to Shapley values of a small share of the training series: those of the class
-    probabilities against the zero series, by sampled permutations.
+    First the encoder h is trained by contrast: it minimises
 
-    Scores are signed. Assumes that zero is a neutral value in the data, and that explanations of new series resemble those of
-    the few labelled ones: `fitted.report.explained` measures how well.
+        -log(exp(h_i h_i+ / temperature) / (exp(h_i h_i+ / temperature) + sum over j != i of exp(h_i h_j / temperature)))
+
+    h_i+ belongs to the positive of series i: among `copies` copies with random cells set to zero, the one that changes the
+    model's prediction least. Then encoder and head are fitted to Shapley values of a small share of the training series, by
+    mean squared error. These are Shapley values of the class probabilities against the zero series, by sampled permutations.
+
+    Scores are signed. Assumes that zero is a neutral value of the data, and that explanations of new series resemble those of
+    the training series with Shapley values. `fitted.report.explained` measures this on validation samples.
     """
 
     name = "cortx"

@@ -1,7 +1,7 @@
 """Gradient and occlusion methods, by Captum through one thin adapter.
 
-Each explains the logit of one class. "Nothing" is the zero series for all of them, so they assume that zero is a neutral value
-of the data (series centred at zero).
+Each explains F_c, the logit of one class. The baseline of all of them is the zero series, so they assume that zero is a neutral
+value of the data (series centred at zero).
 
 Shapes: B samples, T time steps, D channels, C classes.
 """
@@ -19,10 +19,11 @@ from torch import Tensor, nn
 from timex.explainers.base import Explainer
 from timex.explainers.batch import Batch
 from timex.reference.beside import each
+from timex.settings import Settings, setting
 
 
 class _Forward(nn.Module):
-    """The model as Captum wants it: a module, some of whose methods look for layers in it."""
+    """The model as a module, which Captum requires: some of its methods look for layers in it."""
 
     def __init__(self, model: nn.Module, logits: Callable[..., Tensor]) -> None:
         super().__init__()
@@ -34,9 +35,9 @@ class _Forward(nn.Module):
 
 
 def _in_one_sum(method: Any) -> Any:
-    """A Captum method that takes the gradient of the sum of all logits: the same result, as samples do not interact.
+    """The Captum method, with the gradient of the sum of all logits in place of Captum's gradient of each logit.
 
-    Captum hands autograd a scalar for every sample and point, each as a separate tensor: tens of thousands at a time.
+    The result is the same, as samples do not interact. Captum passes autograd a separate scalar for every sample and point.
     """
 
     def gradients(forward_fn: Any, inputs: Any, target_ind: Tensor, additional_forward_args: Any = None) -> Any:
@@ -73,7 +74,10 @@ class CaptumExplainer(Explainer):
 
 
 class Saliency(CaptumExplainer):
-    """|Gradient| of the class's logit (Simonyan et al., 2014)."""
+    """|Gradient| of the class's logit (Simonyan et al., 2014).
+
+    score(t, d) = |dF_c / dx(t, d)|: how strongly a small change of a cell changes the logit. By Captum.
+    """
 
     name = "saliency"
     cost = "1"
@@ -86,7 +90,10 @@ class Saliency(CaptumExplainer):
 
 
 class GradientXInput(CaptumExplainer):
-    """Gradient times value (Shrikumar et al., 2016): exact for a linear model."""
+    """Gradient times value (Shrikumar et al., 2016): exact for a linear model.
+
+    score(t, d) = x(t, d) * dF_c / dx(t, d), by Captum. Scores are signed. Assumes that zero is a neutral value of the data.
+    """
 
     name = "gradient_x_input"
     cost = "1"
@@ -98,18 +105,19 @@ class GradientXInput(CaptumExplainer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegratedGradientsConfig:
+class IntegratedGradientsConfig(Settings):
     """Settings of `IntegratedGradients`."""
 
-    n_steps: int = 50
-    """Points of the integral; Captum's default, and what the TimeX paper ran."""
+    n_steps: int = setting(50, "Points of the integral; Captum's default, and that of the TimeX paper.", least=1)
 
 
 class IntegratedGradients(CaptumExplainer):
     """Gradients integrated along the straight line from a zero baseline to x (Sundararajan et al., 2017).
 
-    Scores are signed and sum to what the logit gains over the zero series (completeness). Assumes that zero is a
-    neutral value of the data, and that the gradient is informative along the whole line.
+    score(t, d) = x(t, d) * integral over a from 0 to 1 of dF_c / dx(t, d) at a x
+
+    By Captum. Scores are signed and sum to F_c(x) - F_c(0) (completeness). Assumes that zero is a neutral value of the data,
+    and that the gradient is informative along the whole line.
     """
 
     name = "ig"
@@ -132,9 +140,11 @@ class IntegratedGradients(CaptumExplainer):
 class DeepLift(CaptumExplainer):
     """Differences from the zero series passed back through the layers (rescale rule; Shrikumar et al., 2017).
 
-    Captum applies the rule to activation *modules* (nn.ReLU and the like). A model that calls functions instead, as our
-    transformers do outside their heads, is explained by gradient times value there. The completeness of DeepLift then no
-    longer holds.
+    score(t, d) = x(t, d) * m(t, d). The multiplier m follows the chain rule, with (f(u) - f(u_0)) / (u - u_0) in place of the
+    slope f'(u) of every activation f, where u_0 is its input for the zero series. Scores sum to F_c(x) - F_c(0).
+
+    Captum applies the rule to activation *modules* (nn.ReLU and the like). Activations that are called as functions, as in our
+    transformers outside their heads, keep their slope. The scores then no longer sum to the difference.
     """
 
     name = "deeplift"
@@ -150,17 +160,17 @@ class DeepLift(CaptumExplainer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OcclusionConfig:
+class OcclusionConfig(Settings):
     """Settings of `Occlusion`."""
 
-    width: int = 5
-    """Steps of one channel set to zero together; a cell's score is the mean over the windows that cover it."""
+    width: int = setting(5, "Steps of one channel that are set to zero together.", least=1)
 
 
 class Occlusion(CaptumExplainer):
     """How far the logit falls when a sliding window of one channel is set to zero (Zeiler & Fergus, 2014).
 
-    The width is ours: single cells of a long series rarely change a prediction, and motifs here are 3 to 30 steps long.
+    score(t, d) = mean over the windows W that contain (t, d) of F_c(x) - F_c(x with W set to zero), by Captum. The default
+    width is ours: a single cell of a long series rarely changes a prediction. Assumes that zero is a neutral value of the data.
     """
 
     name = "occlusion"

@@ -22,48 +22,44 @@ from timex.explainers.batch import Batch
 from timex.progress import training_bar
 from timex.records import Series
 from timex.reference.beside import beside
+from timex.settings import Settings, setting
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SGTConfig:
+class SGTConfig(Settings):
     """Settings of `SGTGrad`."""
 
-    masked: float = 0.5
-    """Share of the cells, those of the lowest gradient, that are replaced; the authors use .5 for most data."""
-    weight: float = 1.0
-    """Weight of the divergence; the authors' lambda."""
-    epochs: int = 20
-    """Ceiling on the epochs; the best validation loss is kept. Ours: the training starts from the trained model."""
-    lr: float = 5e-4
-    """Learning rate; ours."""
-    weight_decay: float = 0.01
-    """Decoupled weight decay, as the reference models'."""
-    batch_size: int = 64
-    """Samples in a step."""
-    seed: int = 0
-    """Seed of data order, dropout and noise."""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.masked < 1:
-            raise ValueError(f"Expected masked as a share between 0 and 1, got {self.masked}.")
+    masked: float = setting(
+        0.5, "Share of the cells, those of the lowest gradient, that are replaced; the authors' usual value.", above=0, below=1
+    )
+    weight: float = setting(1.0, "Weight of the divergence; the authors' lambda.", least=0)
+    epochs: int = setting(
+        20,
+        "Epochs at most; the one of the best validation loss is kept. Few, as training starts from the trained model.",
+        least=1,
+    )
+    lr: float = setting(5e-4, "Learning rate; ours.", above=0)
+    weight_decay: float = setting(0.01, "Decoupled weight decay, as for the reference models.", least=0)
+    batch_size: int = setting(64, "Samples in a step.", least=1)
+    seed: int = setting(0, "Seed of data order, dropout and noise.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SGTReport:
-    """What the training did to the model, on validation data."""
+    """Figures of the training, on validation data."""
 
     kl_first: float
     """Divergence between the prediction of whole and of masked series before the training."""
     kl_last: float
-    """The same after."""
+    """The same divergence after the training."""
     agreement: float
-    """Share of samples for which the retrained model predicts the class the reference predicts."""
+    """Share of samples for which the retrained model and the reference predict the same class."""
 
 
 class SaliencyGuided:
-    """The engine's program: cross-entropy, and a prediction that does not depend on cells of low gradient."""
+    """The engine's program: cross-entropy, and the divergence of the prediction without the cells of low gradient."""
 
     stackable = False  # it takes gradients inside the loss, and may train a foreign module
 
@@ -76,7 +72,7 @@ class SaliencyGuided:
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
         """The same on validation data, without dropout and with the same noise every epoch."""
-        with torch.enable_grad():  # the mask is made of gradients
+        with torch.enable_grad():  # the mask depends on gradients
             terms = self._terms(params, val, noise, None)
         agree = (self._logits(params, val["x"], val, None).argmax(-1) == val["predicted"]).float().mean()
         return {"criterion": terms["loss"].detach(), "val_kl": terms["kl"].detach(), "val_agreement": agree}
@@ -103,8 +99,8 @@ def mask_lowest(x: Tensor, score: Tensor, share: float, noise: Noise, observed: 
     Args:
         x: Series, (B, T, D).
         score: One score per cell, (B, T, D).
-        share: Share of the cells that exist to replace.
-        noise: Where the noise comes from.
+        share: Share of the existing cells to replace.
+        noise: Source of the noise.
         observed: Cells that exist; all by default. The rest stay unchanged.
     """
     seen = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
@@ -127,13 +123,12 @@ class Retrained(NamedTuple):
 class SGTGrad(Explainer[Retrained]):
     """|Gradient| of a copy of the model, retrained to ignore cells of low gradient (Ismail et al., 2021).
 
-    In every step the share `masked` of the cells whose gradient is lowest is replaced by uniform noise in the range of the
-    sample; the loss is cross-entropy to the labels plus the divergence of the prediction for the masked series from that for
-    the whole one. The training starts from the model itself and runs through the engine.
+    The retrained model G minimises CE(G(x), y) + weight * KL(G(x) || G(x_masked)). In x_masked, uniform noise in the range of
+    the sample replaces the share `masked` of the cells, those of the lowest gradient. Training starts from the model itself.
+    The score is |dG_c / dx(t, d)|, c the class that the reference predicts.
 
-    The scores are those of the *retrained* model for the class that the reference predicts, as the authors and the TimeX paper
-    have it; `fitted.report.agreement` is the share of samples for which the two agree. Assumes a model that may be
-    retrained, and labels (or the reference's predictions).
+    The scores explain the *retrained* model, as in the paper. `fitted.report.agreement` is the share of validation samples
+    for which both models predict the same class. Assumes labels, or the reference's predictions in their place.
     """
 
     name = "sgt_grad"

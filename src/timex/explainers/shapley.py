@@ -13,14 +13,15 @@ from torch import Tensor
 
 from timex.explainers.base import Explainer
 from timex.explainers.batch import Batch, uniform_per_sample
+from timex.settings import Settings, setting
 
 
 @torch.no_grad()
 def shapley_values(value: Callable[[Tensor], Tensor], x: Tensor, rank: Tensor, rows: int = 4096) -> Tensor:
     """Shapley values of every cell of x, estimated from the given permutations of the cells.
 
-    Along a permutation cells enter one by one, starting from the zero series; what the value gains when a cell enters, averaged
-    over permutations, is its Shapley value: exactly so over all permutations, without bias over random ones.
+    Along a permutation cells enter one by one, starting from the zero series. The estimate is the mean over permutations of
+    what the value gains when a cell enters. It is exact over all permutations, and unbiased over random ones.
 
     Args:
         value: Maps copies (B, R, T, D) to values (B, R, C).
@@ -60,20 +61,23 @@ def random_ranks(seed: int, place: Tensor, permutations: int, cells: int) -> Ten
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShapleySamplingConfig:
+class ShapleySamplingConfig(Settings):
     """Settings of `ShapleySampling`."""
 
-    permutations: int = 10
-    """Permutations per sample, each T * D + 1 passes through the model; Captum's default is 25."""
-    seed: int = 0
-    """Seed of the permutations."""
+    permutations: int = setting(
+        10, "Permutations per sample, each T * D + 1 passes through the model; Captum's default is 25.", least=1
+    )
+    seed: int = setting(0, "Seed of the permutations.")
 
 
 class ShapleySampling(Explainer):
     """Shapley values of cells against the zero series, by sampled permutations (Castro et al., 2009).
 
-    Scores are signed and sum to what the logit gains over the zero series. The most expensive method here: it takes
-    permutations * (T * D + 1) passes per sample. Assumes that zero is a neutral value of the data.
+    score(t, d) = mean over permutations of F_c(x_before and (t, d)) - F_c(x_before), where x_before has the cells that precede
+    (t, d) in the permutation and is zero elsewhere. Permutations come in pairs, each second one the first backwards.
+
+    Scores are signed and sum to F_c(x) - F_c(0). This is the most expensive method here. Assumes that zero is a neutral value
+    of the data.
     """
 
     name = "shapley_sampling"

@@ -23,6 +23,7 @@ from timex.reference.base import ReferenceModel
 from timex.reference.blackbox import BlackBox
 from timex.reference.lstm import leave_weights_in_place
 from timex.reference.wrapped import Wrapped
+from timex.settings import Settings, setting
 
 SHORTEST = 8
 """Steps of the shortest series shown to a model: what our CNN needs to pool three times."""
@@ -32,46 +33,34 @@ MIN_STD = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class WinITConfig:
-    """Settings of `WinIT`: window, draws and measure as the TimeX paper ran it, the training of the generators ours."""
+class WinITConfig(Settings):
+    """Settings of `WinIT`: window, draws and measure are those of the TimeX paper, the training of the generators is ours."""
 
-    window: int = 10
-    """Longest window, in steps."""
-    draws: int = 3
-    """Draws of the replacement of each window."""
-    past_only: bool | None = None
-    """Whether a window's effect is that on the prediction made at its end, from the steps up to there, as the authors have it,
-    or on the one prediction made from the whole series. None: the former for our own models, the latter for foreign ones, which
-    may not read shorter series."""
-    hidden: int = 50
-    """Units of the generators' GRU."""
-    epochs: int = 30
-    """Ceiling on the epochs of their training; the best on validation data is kept."""
-    patience: int | None = 5
-    """Epochs without a better likelihood before a generator stops."""
-    lr: float = 3e-3
-    """Their learning rate."""
-    batch_size: int = 128
-    """Samples in a step of their training."""
-    seed: int = 0
-    """Seed of weights, data order and draws."""
-
-    def __post_init__(self) -> None:
-        if self.window < 1 or self.draws < 1:
-            raise ValueError(f"Expected window and draws of at least 1, got {self.window} and {self.draws}.")
+    window: int = setting(10, "Longest window, in steps.", least=1)
+    draws: int = setting(3, "Replacements drawn for each window.", least=1)
+    past_only: bool | None = setting(
+        None,
+        "Whether the model predicts from the steps up to the end of a window, as the authors define it, or from the whole "
+        "series. None: the former for our own models, the latter for foreign ones, which may not read shorter series.",
+    )
+    hidden: int = setting(50, "Units of the GRU of a generator.", least=1)
+    epochs: int = setting(30, "Epochs of training a generator, at most; the best on validation data is kept.", least=1)
+    patience: int | None = setting(
+        5, "Epochs without a better likelihood after which a generator stops; None for all.", least=1
+    )
+    lr: float = setting(3e-3, "Learning rate of the generators.", above=0)
+    batch_size: int = setting(128, "Samples in a step of training the generators.", least=1)
+    seed: int = setting(0, "Seed of weights, data order and draws.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WinITReport:
-    """How the generators' training went: negative log-likelihood per cell on validation data, channels at deviation 1.
-
-    A forecast that ignores the past has about 1.42.
-    """
+    """Figures of the training of the generators, one per channel."""
 
     nll: tuple[float, ...]
-    """Of each channel's generator."""
+    """Negative log-likelihood per cell on validation data, channels at deviation 1; about 1.42 without knowing the past."""
     epochs: tuple[int, ...]
-    """The epoch kept."""
+    """The epoch that is kept."""
 
 
 class Generator(nn.Module):
@@ -131,7 +120,7 @@ def scaled(data: Tensors, mean: Tensor, std: Tensor) -> Tensors:
 
 
 class Forecasters(NamedTuple):
-    """One generator per channel, mean and deviation of the channels, how the training went, and (T, D) of the series."""
+    """One generator per channel, mean and deviation of the channels, figures of the training, and (T, D) of the series."""
 
     generators: nn.ModuleList
     mean: Tensor
@@ -141,19 +130,19 @@ class Forecasters(NamedTuple):
 
 
 class WinIT(Explainer[Forecasters]):
-    """What a cell adds to the effect of not knowing a window of its channel (Leung et al., 2023).
+    """What a cell adds to the effect of replacing a window of its channel (Leung et al., 2023).
 
-    S(k, s, e) is the expected change (L1) of the class probabilities when channel k at steps s..e is replaced by draws of a
-    generator that knows what came before s. A cell (t, k) adds S(k, t, e) - S(k, t + 1, e) to the window that ends at e; its
-    score is the mean over the ends e at most W steps on. The authors explain one prediction per step, made from the steps
-    up to e; our classifiers make one per series, but also accept the steps up to e (`past_only`).
+        score(t, k) = mean over e = t .. t + W - 1 of S(k, t, e) - S(k, t + 1, e)
 
-    One generator (a GRU with Gaussian output) per channel is fitted to forecast W steps from the past of all channels. Draws
-    from a start serve every window that starts there, a prediction every window that ends there. About T * W * D * R passes
-    through the model per sample.
+    S(k, s, e) is the expected L1 change of the class probabilities when channel k at steps s .. e is replaced by draws of a
+    generator that knows the steps before s. The authors explain one prediction per step, made from the steps up to e. Our
+    classifiers predict once per series, but also accept the steps up to e (`past_only`).
 
-    Scores are unsigned in meaning, the change has no direction, but may fall below 0 where a longer window changes less. The
-    explained class plays no part. Assumes that the future of a channel can be forecast: where it cannot, draws are noise.
+    One generator (a GRU with Gaussian output) per channel is fitted to forecast W steps from the past of all channels. Windows
+    with the same start share their draws, and windows with the same end share the prediction for the whole series.
+
+    Scores have no direction, but may fall below 0 where a longer window changes less. They do not depend on the explained
+    class. Assumes that the future of a channel can be forecast; where it cannot, draws are noise.
     """
 
     name = "winit"
@@ -233,7 +222,7 @@ def reads_any_length(model: nn.Module) -> bool:
 
 
 def up_to(batch: Batch, end: int) -> Batch:
-    """The batch as it was known at step `end`; no shorter than `SHORTEST`, what is not yet known being unobserved."""
+    """The batch up to step `end`; shorter series are padded to `SHORTEST` steps with unobserved cells."""
     t = batch.x.shape[1]
     length = min(t, max(end + 1, SHORTEST))
     known = (torch.arange(length, device=batch.x.device) <= end)[:, None]  # (L, 1)
