@@ -78,6 +78,28 @@ def test_captum_metrics_take_an_explainer():
         explainer.attribute(x, return_convergence_delta=True)
 
 
+def test_attribute_warns_of_a_class_that_is_not_explained():
+    from captum.metrics import sensitivity_max
+
+    x = series(30)
+    explainer = TimeX(model(), "1", TimeXConfig(epochs=1)).fit(x, progress=False)
+    explanation = explainer.explain(x)
+    predicted, expected = torch.from_numpy(explanation.prediction), torch.from_numpy(explanation.attribution)
+    assert torch.equal(explainer.attribute(x, target=predicted), expected)  # a warning would be an error
+    one = int(predicted[0])
+    torch.testing.assert_close(explainer.attribute(x[:1], target=torch.tensor([one])), expected[:1])
+    others = int((predicted != one).sum())
+    assert 0 < others < 30
+    with pytest.warns(
+        UserWarning, match=rf"^TimeX explains the predicted class, which is not target= in {others} of 30 samples"
+    ):
+        assert torch.equal(explainer.attribute(x, target=one), expected)
+    values = sensitivity_max(explainer.attribute, x[:3], target=predicted[:3], n_perturb_samples=2, perturb_radius=1e-6)
+    assert values.isfinite().all()
+    with pytest.raises(TypeError, match="tarket"):
+        explainer.attribute(x, tarket=1)
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_quantus_takes_attributions_and_an_explainer():
     """Quantus has channels first, (N, D, T): so must the model, and series and attributions are turned."""

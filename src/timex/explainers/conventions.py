@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 from torch import Tensor
 
+from timex.checks import warn_caller
+from timex.explainers.target import wanted_classes
+
 if TYPE_CHECKING:
     from timex.records import Explanation
 
@@ -39,7 +42,12 @@ class Conventions:
         return type(self)(**self._given)
 
     def attribute(self, inputs: Any, target: Any = None) -> Any:
-        """Captum's calling convention: attributions of the shape, type and device of `inputs`, a tensor or a tuple of one."""
+        """Attributions by Captum's calling convention, of the shape, type and device of `inputs`.
+
+        Args:
+            inputs: Series (N, T, D) as a tensor, or a tuple of one.
+            target: The class to explain. A method that explains the predicted class alone warns where this is another class.
+        """
         if isinstance(inputs, tuple):
             if len(inputs) != 1:
                 raise ValueError(f"Expected one tensor of series, got {len(inputs)}: give other inputs with forward=.")
@@ -47,5 +55,21 @@ class Conventions:
         if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
             kind = inputs.dtype if isinstance(inputs, Tensor) else type(inputs).__name__
             raise ValueError(f"Expected inputs as a tensor of floating-point numbers, got {kind}: pass it as float32.")
-        attribution = self.explain(inputs, target if self.takes_target else None).attribution
-        return torch.as_tensor(attribution, device=inputs.device, dtype=inputs.dtype).reshape(inputs.shape)
+        if isinstance(target, Tensor) and target.numel() == 1:
+            target = int(target)  # Captum: one class for all samples
+        explanation = self.explain(inputs, target if self.takes_target else None)
+        if target is not None and not self.takes_target and explanation.numbers is None:
+            self._warn_of_other_class(target, explanation)
+        return torch.as_tensor(explanation.attribution, device=inputs.device, dtype=inputs.dtype).reshape(inputs.shape)
+
+    def _warn_of_other_class(self, target: Any, explanation: Explanation) -> None:
+        """Warn where a method that explains the predicted class was called for another class."""
+        n, classes = len(explanation), explanation.series.classes
+        wanted = wanted_classes(torch.from_numpy(explanation.probability), target, 0, n, classes).numpy()
+        other = int((wanted != explanation.prediction).sum())
+        if other:
+            warn_caller(
+                f"{type(self).__name__} explains the predicted class, which is not target= in {other} of {n} samples: their "
+                "scores are those of the predicted class. Fit another explainer for that class (target= of the fit), or use a "
+                "method that takes a target, such as ig or gradients."
+            )
