@@ -100,7 +100,7 @@ def test_files_keep_the_flags_and_the_hash_of_the_model(fitted, tmp_path, suffix
 
 def test_a_retrained_model_has_another_hash(fitted):
     before = fitted.explain(waves(2)).model_hash
-    other = TimeX(nn.Sequential(nn.Flatten(), nn.Linear(T * D, 3)), config=CONFIG, device="cpu").fit(waves(40), progress=False)
+    other = TimeX(nn.Sequential(nn.Flatten(), nn.Linear(T * D, 3)), "0", CONFIG, device="cpu").fit(waves(40), progress=False)
     assert other.explain(waves(2)).model_hash != before
     with torch.no_grad():
         other.model[1].weight.add_(1)

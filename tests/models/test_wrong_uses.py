@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
 from timex import Series, TimeX, TimeXConfig, adapt
@@ -12,6 +13,9 @@ from timex.reference import CNN
 N, T, D, C = 24, 10, 3, 4
 X = np.random.default_rng(0).normal(size=(N, T, D)).astype(np.float32)
 QUICK = TimeXConfig(epochs=1)
+GAPPY = np.arange(N) % 2
+GAPS = np.where((GAPPY == 1)[:, None, None] & (np.arange(T)[:, None] == 4), np.nan, X)
+"""Series of which every other one has a gap."""
 
 
 class Net(nn.Module):
@@ -49,6 +53,15 @@ def made(kind, *arguments, **options):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return kind(*arguments, **options)
+
+
+class CastsToHalf(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(D, C)
+
+    def forward(self, x):
+        return self.head(x.half().mean(1))
 
 
 def net(*arguments, **options):
@@ -105,6 +118,10 @@ ERRORS = {
     "series of another length": (
         lambda: adapt(net(), X[:, :-1]),
         r"The model fails on x of shape \(24, 9, 3\), handed over as \(B, T, D\), float32\. RuntimeError: mat1 and mat2",
+    ),
+    "a cast to half": (
+        lambda: tried(CastsToHalf().half()),
+        r"forward casts to half or bfloat16, and its weights are explained in float32 \(RuntimeError: .*\): cast to",
     ),
     "a missing input": (lambda: tried(Needy()), r"needs more inputs than the series .*'age'.* pass forward=lambda model, x:"),
     "a keyword it does not take": (
@@ -185,7 +202,15 @@ WARNINGS = {
             ReadsNaN(),
             Series.with_gaps(np.where(np.arange(T)[:, None] == 4, np.nan, X)),
         ),
-        r"The model reads NaN and answers differently when missing cells are 0",
+        r"The model reads NaN and answers differently when missing cells are 0, .* pass forward=lambda model, x, observed:",
+    ),
+    "trees that read NaN, on gaps": (
+        lambda: adapt(trees(), Series.with_gaps(GAPS)),
+        r"pass lambda x, observed: model\.predict_proba\(np\.where\(observed, x, np\.nan\)\.reshape\(len\(x\), -1\)\)",
+    ),
+    "labels of a function as classes": (
+        lambda: tried(lambda x: 1 / (1 + np.exp(-9 * x.mean(1)))),
+        r"do not sum to 1, so they are no logits of classes",
     ),
 }
 
@@ -193,6 +218,11 @@ WARNINGS = {
 class ReadsNaN(nn.Module):
     def forward(self, x):
         return torch.cat([x.isnan().float().mean(1), x.nan_to_num().mean(1)], 1)
+
+
+def trees():
+    """Boosted trees that were trained on series with gaps as NaN."""
+    return HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=3).fit(GAPS.reshape(N, -1), GAPPY)
 
 
 @pytest.mark.parametrize("name", ERRORS)

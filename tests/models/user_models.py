@@ -42,7 +42,7 @@ CASES = {
     "RandomForestClassifier": Made(b.random_forest, aligned=True),
     "LightGBM": Made(b.boosted_trees, "lightgbm", aligned=True),
     "XGBoost": Made(b.gradient_boosting, "xgboost", aligned=True),
-    "ONNX Runtime session": Made(b.onnx_session, "onnxruntime", aligned=True),
+    "ONNX Runtime session": Made(b.onnx_session, "skl2onnx", aligned=True),
     "aeon HydraClassifier": Made(b.hydra, "aeon"),
 }
 

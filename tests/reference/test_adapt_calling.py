@@ -9,6 +9,7 @@ from torch import nn
 
 from timex import Series, adapt
 from timex.reference.adapt import tried
+from timex.reference.answers import MANY
 
 B, T, D, C = 6, 10, 3, 4
 
@@ -243,7 +244,14 @@ def test_outputs_between_0_and_1_are_noticed():
 
 
 def test_small_logits_are_not_taken_for_sigmoids():
-    adapt(replying(torch.sigmoid), series())  # all of them near .5; a warning would be an error
+    """Few logits lie between 0 and 1 by chance, as here, all of them near .5; a warning would be an error."""
+    adapt(replying(torch.sigmoid), series())
+
+
+def test_many_hazards_below_a_half_are_noticed():
+    hazards = replying(lambda h: 0.5 * torch.sigmoid(h))
+    with pytest.warns(UserWarning, match="lie between 0 and 1 and do not sum to 1, so they are no logits of classes"):
+        adapt(hazards, torch.randn(MANY // C, T, D, generator=torch.Generator().manual_seed(0)))
 
 
 # ------------------------------------------------------------------------------------------------------- the embedding
@@ -280,7 +288,7 @@ def test_a_flat_model_falls_back_to_the_logits(caplog):
     with caplog.at_level("INFO"):
         out = adapt(module, x).output(x)
     close(out.z, out.logits)
-    assert "the embedding is the model's logits, which compares series by the decision alone and is weaker" in caplog.text
+    assert "the embedding is the model's logits; embedding= names another layer" in caplog.text
 
 
 def test_naming_the_head_is_noticed():

@@ -81,6 +81,28 @@ def test_answers_are_those_of_the_model(name):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
+def test_trees_that_read_nan_get_it_as_the_warning_says():
+    gaps = np.where((Y == 1)[:, None, None] & (np.arange(T)[:, None] == 4), np.nan, X)
+    trees = HistGradientBoostingClassifier(max_iter=3, min_samples_leaf=5).fit(gaps.reshape(N, -1), Y)
+    series = Series.with_gaps(gaps)
+    with pytest.warns(UserWarning, match=r"^The model reads NaN .*: pass lambda x, observed: model\.predict_proba\(np\.where"):
+        adapt(trees, series)
+    read = adapt(lambda x, observed: trees.predict_proba(np.where(observed, x, np.nan).reshape(len(x), -1)), series)
+    found = read(torch.tensor(series.x), None, torch.tensor(series.observed)).softmax(-1)
+    np.testing.assert_allclose(found, trees.predict_proba(gaps.reshape(N, -1)), atol=1e-5)
+
+
+def test_an_estimator_that_refuses_nan_sees_zeros():
+    gaps = np.where(np.arange(T)[:, None] == 4, np.nan, X)
+    ridge = RidgeClassifier().fit(np.nan_to_num(gaps).reshape(N, -1), Y)
+    adapt(ridge, Series.with_gaps(gaps))  # a warning would be an error
+
+
+def test_sigmoids_of_a_function_are_noticed():
+    with pytest.warns(UserWarning, match=r"lie between 0 and 1 and do not sum to 1, so they are no logits of classes"):
+        adapt(lambda x: 1 / (1 + np.exp(-9 * x.mean(1))), X)
+
+
 def test_numbers_of_a_regressor():
     model = LinearRegression().fit(FLAT, 100 + 10 * X[:, 4, 0])
     np.testing.assert_allclose(adapt(model, X, task="regress")(torch.tensor(X))[:, 0], model.predict(FLAT), rtol=1e-5)

@@ -115,9 +115,9 @@ def test_memory_counts_what_explaining_holds(model):
 
 def test_a_stopped_fit_goes_on_from_its_checkpoint(model, tmp_path, monkeypatch):
     config = TimeXConfig(epochs=3)
-    methods = [TimeX(model, config=config, device="cpu")]
+    methods = [TimeX(model, "0", config, device="cpu")]
     options = {"fills": ("mean",), "folder": tmp_path, "device": "cpu", "progress": False}
-    whole = compare(model, HELD_OUT, [TimeX(model, config=config, device="cpu")], TRAIN, fills=("mean",), device="cpu")
+    whole = compare(model, HELD_OUT, [TimeX(model, "0", config, device="cpu")], TRAIN, fills=("mean",), device="cpu")
     kept, keep = [], Stage.keep
 
     def interrupted(self, epoch, state):
@@ -130,7 +130,7 @@ def test_a_stopped_fit_goes_on_from_its_checkpoint(model, tmp_path, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         compare(model, HELD_OUT, methods, TRAIN, **options)
     assert list(tmp_path.glob("timex-*.fit"))
-    found = compare(model, HELD_OUT, [TimeX(model, config=config, device="cpu")], TRAIN, **options)
+    found = compare(model, HELD_OUT, [TimeX(model, "0", config, device="cpu")], TRAIN, **options)
     assert kept[:3] == [1, 2, 3]  # the third epoch came after the stop
     np.testing.assert_allclose(found.gap("timex"), whole.gap("timex"), atol=1e-5)
     assert not list(tmp_path.glob("timex-*.fit"))

@@ -27,6 +27,7 @@ from timex.records import Explanation, Series, as_series
 from timex.reference.adapt import model_hash
 from timex.reference.adaptation import Adaptation, How, Target
 from timex.reference.beside import beside
+from timex.reference.probes import warn_of_weak_embedding
 
 if TYPE_CHECKING:
     from timex.trust.check import Check
@@ -60,7 +61,7 @@ class Explainer(RunsModel, Streaming, Conventions, ABC, Generic[F]):
         needs_fit: Whether `explain` needs a `fit` before it.
         signed: Whether a negative attribution means "speaks against the class".
         needs_gradients: Whether the method differentiates through the model.
-        needs_embedding: Whether the method needs the model's embedding z.
+        needs_embedding: Whether the method compares series by the model's embedding z; `fit` warns if the logits serve as one.
         numbers: How many numbers of a regression or forecast the method explains together: "all", "one", or "none".
         only_for: The layers that a model must have: "convolutions", "attention" (our transformers), or empty for any model.
         takes_target: Whether a class other than the predicted one can be explained.
@@ -146,6 +147,8 @@ class Explainer(RunsModel, Streaming, Conventions, ABC, Generic[F]):
                 more["checkpoint"] = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
             fitted = self._fit(train, val, progress, **more)
             self.fitted_ = fitted if places is None else self._placed(fitted, places)
+            if self.needs_embedding:
+                warn_of_weak_embedding(self._reference)
         return self
 
     def _limits(self) -> tuple[int | None, int]:

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from timex.engine import Noise
+from timex.reference import probes
 from timex.reference.adaptation import Adaptation
 from timex.reference.answers import about, answer_tensor, are_probabilities, log_probabilities, logits_of_answer, two_logits
 from timex.reference.base import Output, ReferenceModel
 from timex.reference.beside import given, parameters_of
-from timex.reference.probes import warn_of_chance, warn_of_unread
 
 log = logging.getLogger(__name__)
 
@@ -105,9 +105,13 @@ class BlackBox(ReferenceModel):
             self.n_steps, self.n_channels = x.shape[1:]
             self.flat = self._takes_flat(x[:2], {name: v[:2] for name, v in self._beside(x, times, observed).items()})
             raw = self._raw(x, times, observed)
-            warn_of_chance(raw[:TWICE].cpu(), self._asked_again(x, times, observed))
-            warn_of_unread(self.extras, len(x))
+            probes.warn_of_chance(raw[:TWICE].cpu(), self._asked_again(x, times, observed))
+            probes.warn_of_unread(self.extras, len(x))
             self.log = self.how.task == "classify" and are_probabilities(raw)
+            if not self.log:
+                probes.warn_of_shares(raw, self.how)
+            if "observed" not in self.extras:
+                probes.warn_of_nan(self, x, times, observed, self._reading_nan())
             self.n_classes = self.embedding_size = self._logits(raw).shape[1]
         return self
 
@@ -122,6 +126,13 @@ class BlackBox(ReferenceModel):
         """The answer, as embedding and as logits (B, C); it has no gradient."""
         logits = self._logits(self._raw(x, times, observed))
         return Output(logits, logits)
+
+    def _reading_nan(self) -> str:
+        """How to hand over the black box if it shall see NaN in missing cells."""
+        kind = answering(self.model).kind
+        call = "model" if kind in ("function", "onnx") else f"model.{kind}"
+        rows = ".reshape(len(x), -1)" if self.flat else ""
+        return f"lambda x, observed: {call}(np.where(observed, x, np.nan){rows}) as the model"
 
     def _logits(self, raw: Tensor) -> Tensor:
         """What answers (B, C) say as logits."""

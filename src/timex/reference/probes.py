@@ -6,12 +6,14 @@ Shapes: B samples, T time steps, D channels, C classes.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from timex.checks import warn_caller
+from timex.reference.adaptation import Adaptation
 from timex.reference.answers import look_like_shares
 from timex.reference.base import Output, ReferenceModel
 from timex.reference.beside import extras_of
@@ -37,6 +39,11 @@ def failure(model: Wrapped, error: Exception, x: Tensor, times: Tensor | None, o
         return ValueError(
             f"The model fails on x as {shape} and runs on it as {'(B, D, T)' if other == 'BDT' else '(B, T, D)'}: pass "
             f"layout={other!r} if x is (N, T, D), or transpose x if it is not. {words}"
+        )
+    if isinstance(error, RuntimeError) and any(name in str(error) for name in ("Half", "BFloat16")):
+        return ValueError(
+            f"The model's forward casts to half or bfloat16, and its weights are explained in float32 ({words}): cast to the "
+            "type of the weights instead, x.to(next(self.parameters()).dtype)."
         )
     return ValueError(
         f"The model fails on x of shape {tuple(x.shape)}, handed over as {shape}, float32. {words}. Check T and D, and that "
@@ -90,19 +97,26 @@ def warn_of_chance(first: Tensor, second: Tensor) -> None:
 
 
 @torch.no_grad()
-def warn_of_nan(model: Wrapped, x: Tensor, times: Tensor | None, observed: Tensor | None) -> None:
-    """Warn of a model that reads NaN itself: it sees 0 in missing cells unless its forward takes `observed`."""
-    if observed is None or bool(observed.all()) or "observed" in model.extras:
+def warn_of_nan(model: ReferenceModel, x: Tensor, times: Tensor | None, observed: Tensor | None, instead: str) -> None:
+    """Warn of a model that reads NaN: missing cells are 0 in the series that it gets.
+
+    Args:
+        model: A model that gets the values alone, and not `observed`.
+        x: Series.
+        times: Their times.
+        observed: Their measured cells.
+        instead: What to pass for a model that shall see NaN.
+    """
+    if observed is None or bool(observed.all()):
         return
-    try:
-        changed = model(x.masked_fill(~observed, torch.nan), times, observed)
-    except Exception:
-        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of arithmetic with NaN
+        try:
+            changed = model(x.masked_fill(~observed, torch.nan), times, observed)
+        except Exception:
+            return  # many estimators refuse NaN
     if bool(changed.isfinite().all()) and not torch.allclose(changed, model(x, times, observed), atol=1e-5):
-        warn_caller(
-            "The model reads NaN and answers differently when missing cells are 0, as they are here: pass forward=lambda "
-            "model, x, observed: model(x.masked_fill(~observed, float('nan')))."
-        )
+        warn_caller(f"The model reads NaN and answers differently when missing cells are 0, as they are here: pass {instead}.")
 
 
 @torch.no_grad()
@@ -137,11 +151,16 @@ def warn_of_unread(parameters: tuple[str, ...], n: int) -> None:
         )
 
 
-def warn_of_shares(raw: Tensor, model: Wrapped) -> None:
-    """Warn of outputs between 0 and 1 that are neither logits nor probabilities of classes."""
-    if model.numbers or not look_like_shares(raw if model.how.task == "classify" else raw[:, 1] * 2):
+def warn_of_shares(raw: Tensor, how: Adaptation) -> None:
+    """Warn of outputs between 0 and 1 that are neither logits nor probabilities of classes.
+
+    Args:
+        raw: Answers (B, C) as the task reads them, which are no probabilities of classes.
+        how: The task.
+    """
+    if how.numbers or not look_like_shares(raw if how.task == "classify" else raw[:, 1] * 2):
         return
-    if model.how.task == "classify":
+    if how.task == "classify":
         warn_caller(
             "The model's outputs lie between 0 and 1 and do not sum to 1, so they are no logits of classes: for labels that "
             "may hold together pass task='multilabel', target=INDEX and output=lambda p: p.logit(1e-6); for numbers pass "
@@ -151,6 +170,16 @@ def warn_of_shares(raw: Tensor, model: Wrapped) -> None:
         warn_caller(
             "The model's outputs lie between 0 and 1, as probabilities do, and logits are expected: pass "
             "output=lambda p: p.logit(1e-6)."
+        )
+
+
+def warn_of_weak_embedding(model: ReferenceModel) -> None:
+    """Warn of a foreign model without a layer to take the embedding from: its logits serve."""
+    tap = getattr(model, "tap", None)
+    if tap is not None and tap.place == "logits":
+        warn_caller(
+            "The model has no linear layer whose input could be its embedding, so the logits serve: they compare series by the "
+            "decision alone, which gives weaker explanations. Name a layer with embedding= if the model has a suitable one."
         )
 
 

@@ -26,6 +26,9 @@ from timex.reference.lstm import backward_in_eval
 
 log = logging.getLogger(__name__)
 
+READS_NAN = "forward=lambda model, x, observed: model(x.masked_fill(~observed, float('nan')))"
+"""How to hand over a module that shall see NaN in missing cells."""
+
 
 @dataclass(frozen=True)
 class Decided:
@@ -106,7 +109,8 @@ class Wrapped(ReferenceModel):
             probes.warn_of_chance(raw, self._first_answer(x, times, observed))
             self.decide(self._decided_by(raw, x, times, observed, scale_numbers))
             probes.warn_of_axes(self, x, times, observed)
-            probes.warn_of_nan(self, x, times, observed)
+            if "observed" not in self.extras:
+                probes.warn_of_nan(self, x, times, observed, READS_NAN)
             probes.warn_of_unread(self.extras, len(x))
         out = self.output(x, times, observed)
         probes.warn_of_logits_as_embedding(out, self.tap)
@@ -136,8 +140,7 @@ class Wrapped(ReferenceModel):
             tap = Tap(self.how.embedding, "output")
         else:
             tap = last_linear(self.module, lambda: self.called(x, times, observed), x)
-            weaker = ", which compares series by the decision alone and is weaker" if tap.place == "logits" else ""
-            log.info("the embedding is %s%s; embedding= names another layer", tap, weaker)
+            log.info("the embedding is %s; embedding= names another layer", tap)
         if self.numbers and scale_numbers:
             scale = raw.std(0, correction=0).clamp_min(1e-6 * (1 + raw.abs().amax(0)))
             return Decided(tap, offset=tuple(raw.mean(0).tolist()), scale=tuple(scale.tolist()))
@@ -145,7 +148,7 @@ class Wrapped(ReferenceModel):
         if takes_log:
             log.info("the model returns probabilities; their logarithm serves as logits")
         else:
-            probes.warn_of_shares(raw, self)
+            probes.warn_of_shares(raw, self.how)
         return Decided(tap, takes_log)
 
     # ------------------------------------------------------------------------------------------------------------ passes
