@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
+from timex.metrics.hiding import FILLS
+
 T, D, C = 6, 2, 3
 """Steps and channels of the models, and their classes."""
 DTYPES = ("f2", "f4", "f8", "i1", "i4", "u2", "?", "c8", "M8[s]", "U3", "O", ">f4")
@@ -78,3 +80,23 @@ chunks = usual(odd_or(st.integers(-1, 3)))
 numbers = st.one_of(
     st.integers(), st.floats(), st.none(), st.text(max_size=3), st.booleans(), st.lists(st.integers(), max_size=2)
 )
+fills = odd_or(st.sampled_from(FILLS))
+seeds = st.integers(-1, 9)
+batches = st.one_of(
+    arrays(),
+    st.lists(arrays(), max_size=3),
+    st.lists(st.tuples(arrays(), labels), max_size=2),
+    st.lists(
+        st.fixed_dictionaries({"x": arrays()}, optional={"times": times, "y": st.lists(st.integers(-1, 3)), "other": numbers}),
+        max_size=2,
+    ),
+)
+"""What `explain_stream` takes: arrays and iterables of batches."""
+series_ = arrays(st.sampled_from([(T, D), (T, D), (3, D), (D, T), (T,)]))
+containers = st.one_of(
+    arrays(),
+    st.lists(series_, max_size=4),
+    st.dictionaries(st.sampled_from(["x", "label", "y", "other"]), st.one_of(arrays(), labels), max_size=3),
+    st.lists(st.tuples(series_, st.integers(0, 3)), max_size=3),
+)
+"""What `Series.from_` takes: arrays, lists, columns and items."""

@@ -12,15 +12,37 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from strategies import C, D, T, arrays, chunks, labels, names, numbers, observed, odd_or, targets, times, usual
+from strategies import (
+    C,
+    D,
+    T,
+    arrays,
+    batches,
+    chunks,
+    containers,
+    fills,
+    labels,
+    names,
+    numbers,
+    observed,
+    odd_or,
+    seeds,
+    targets,
+    times,
+    usual,
+)
 from timex import TimeX, TimeXConfig
 from timex.engine import Diverged
 from timex.explainers.gradients import IntegratedGradients
 from timex.method.config import TimeXConfig as Config
+from timex.metrics import Probe, ground_truth_scores
+from timex.metrics.faithfulness import evidence_gap
 from timex.metrics.familiarity import traits
 from timex.records import Explanation, Series
 from timex.reference import adapt
+from timex.reference.predict import model_predict
 from timex.registry import EXPLAINERS
+from timex.trust import check, compare
 
 DOCUMENTED = (ValueError, Diverged)
 """What a wrong argument raises, and what a fit on values near the largest of 32 bits raises."""
@@ -105,7 +127,124 @@ def adapted(x, how):
     tried(lambda: adapt(model(), x, **how))
 
 
-CASES = {series: (50, 3000), explain: (50, 1500), setting: (150, 3000), adapted: (30, 500), fit: (10, 100)}
+@given(data=odd_or(batches), target=targets, contrast=targets, size=chunks)
+def explain_stream(data, target, contrast, size):
+    explainer = IntegratedGradients(model(), device="cpu")
+    parts = tried(lambda *a, **how: list(explainer.explain_stream(*a, **how)), data, target, contrast=contrast, size=size)
+    assert parts is None or all(np.isfinite(e.attribution).all() for e in parts)
+
+
+@given(
+    data=odd_or(containers),
+    y=labels,
+    how=st.dictionaries(
+        st.sampled_from(["layout", "column", "label", "channels", "classes", "units", "sampling_rate", "ids"]),
+        st.one_of(numbers, names, st.sampled_from(["BTD", "BDT", "x", "y"])),
+        max_size=2,
+    ),
+)
+def converted(data, y, how):
+    made = tried(Series.from_, data, y, **how)
+    assert made is None or np.isfinite(made.x).all()
+
+
+@given(x=arrays(), train=usual(arrays()), name=st.sampled_from(["saliency", "amplitude"]), fill=usual(fills), seed=seeds)
+def checked(x, train, name, fill, seed):
+    known = None if train is None else tried(Series, train)
+    found = tried(check, EXPLAINERS[name](model(), device="cpu"), x, known, fill=fill, most=10, seed=seed)
+    assert found is None or (found.verdict in ("trust", "weak", "do not use") and str(found))
+
+
+@given(
+    x=arrays(),
+    train=usual(arrays()),
+    methods=st.lists(odd_or(st.sampled_from(["saliency", "ig", "centre"])), max_size=2),
+    fills=st.lists(fills, max_size=2),
+    seed=seeds,
+)
+def compared(x, train, methods, fills, seed):
+    how = {"fills": fills, "most": 10, "seed": seed, "device": "cpu", "progress": False}
+    found = tried(compare, model(), x, methods, train, **how)
+    assert found is None or {"amplitude", "random"} <= {*found.ranking}
+
+
+PROBED = Series(np.random.default_rng(2).normal(size=(4, T, D)).astype(np.float32))
+
+
+@given(
+    attribution=arrays(st.sampled_from([(4, T, D)] * 6 + [(3, T, D), (T, D), (4, T), ()])),
+    background=usual(arrays()),
+    fill=fills,
+    target=usual(odd_or(st.lists(st.integers(-1, C), min_size=3, max_size=5))),
+    seed=st.integers(0, 9),
+)
+def probed(attribution, background, fill, target, seed):
+    """Scores of an attribution by a model that hides its cells, and against a truth."""
+    known = PROBED if background is None else tried(Series, background)
+    if known is not None:
+        predict = model_predict(adapt(model(), PROBED), "cpu")
+        probe = tried(Probe, predict, PROBED, known, fill, target, seed)
+        gap = None if probe is None else tried(evidence_gap, probe, attribution)
+        assert gap is None or (np.abs(gap) <= 2).all()
+    if np.asarray(attribution).dtype.kind in "biuf":
+        found = tried(ground_truth_scores, attribution, PROBED.x > 0.5)
+        assert found is None or all(values.shape == (4,) for values in found.values())
+
+
+@given(
+    x=arrays(),
+    y=labels,
+    task=odd_or(st.sampled_from(["regress", "forecast", "classify", "labels"])),
+    times=times,
+    observed=observed,
+    target=targets,
+)
+def numbers_out(x, y, task, times, observed, target):
+    """A model of numbers, or one that is said to be."""
+    gradients = tried(IntegratedGradients, model(), device="cpu", task=task)
+    if gradients is None:
+        return
+    tried(gradients.explain, x, target, times, observed)
+    fitted = tried(
+        TimeX(model(), config=TimeXConfig(epochs=1, batch_size=2), device="cpu", task=task).fit,
+        x,
+        y,
+        None,
+        times,
+        observed,
+        progress=False,
+    )
+    e = None if fitted is None else tried(fitted.explain, x, None, times, observed)
+    assert e is None or np.isfinite(e.attribution).all()
+
+
+SEVERAL = (
+    *("gradient_x_input", "gradient_shap", "deeplift", "smoothgrad", "timing", "sequential_ig", "temporal_ig", "occlusion"),
+    *("augmented_occlusion", "lime", "kernel_shap", "timeshap", "shapley_sampling", "random", "amplitude", "centre"),
+)
+"""Methods of the registry that need neither a fit nor a layer of their own."""
+
+
+@given(x=arrays(), name=st.sampled_from(SEVERAL), times=times, observed=observed, target=targets, contrast=targets)
+def registered(x, name, times, observed, target, contrast):
+    e = tried(EXPLAINERS[name](model(), device="cpu").explain, x, target, times, observed, contrast=contrast)
+    assert e is None or (e.attribution.shape == e.x.shape and np.isfinite(e.attribution).all())
+
+
+CASES = {
+    series: (50, 3000),
+    explain: (50, 1500),
+    explain_stream: (50, 1500),
+    converted: (100, 3000),
+    setting: (150, 3000),
+    adapted: (30, 500),
+    fit: (10, 100),
+    checked: (15, 200),
+    compared: (15, 200),
+    probed: (50, 1000),
+    numbers_out: (15, 200),
+    registered: (40, 1000),
+}
 """Every entry point with its number of examples in the fast and in the slow tests."""
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from timex.checks import check_names
+from timex.conversions import as_numbers, without_mask
 from timex.io.labels import encode
 from timex.records import Series
 
@@ -51,7 +53,7 @@ def series_from(
     x, found = _read(data, column, label)
     y = found if y is None else y
     if not isinstance(x, np.ndarray):
-        x = _padded([_array(v) for v in x], layout)
+        x = _padded([_values(v) for v in x], layout)
     elif layout == "BDT":
         x = np.swapaxes(x, -1, -2)
     return _series(x, y, fields)
@@ -62,7 +64,9 @@ def _series(x: NDArray[Any], y: Any, fields: dict[str, Any]) -> Series:
     if y is not None:
         labels = _array(y)
         labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-        fields["y"], fields["classes"] = encode(labels.tolist(), tuple(fields.get("classes", ())))
+        if labels.ndim != 1 or len(labels) == 0:
+            raise ValueError(f"Expected one label of every series as y, (N,), got {labels.shape}.")
+        fields["y"], fields["classes"] = encode(labels.tolist(), check_names(fields.get("classes", ()), "classes"))
     return Series.with_gaps(x, **fields)
 
 
@@ -73,7 +77,7 @@ def _read(data: Any, column: str | None, label: str | None) -> tuple[Any, Any]:
         return _columns({name: rows[name][:] for name in data.column_names}, column, label)
     if isinstance(data, Mapping):
         return _columns(data, column, label)
-    if isinstance(data, np.ndarray | Tensor):
+    if isinstance(data, np.ndarray | np.generic | Tensor):
         array = _array(data)
         return array if array.dtype != object else list(array), None
     if isinstance(data, Sequence) and len(data) and not _is_item(data[0]):
@@ -101,16 +105,19 @@ def _columns(columns: Mapping[str, Any], column: str | None, label: str | None) 
     """The column of the series and that of the labels, or None."""
     names = list(columns)
     label = label or next((name for name in LABELS if name in columns and name != column), None)
-    rest = [name for name in names if name != label and np.ndim(columns[name][0]) > 0]
+    rest = [name for name in names if name != label and _holds_series(columns[name])]
     if column is None and len(rest) == 1:
         column = rest[0]
-    if column is None or column not in columns:
-        raise ValueError(
-            f"Expected the column with the series as column=, one of {', '.join(map(str, names))}, got {column!r}."
-        )
-    values = columns[column]
+    values = columns[_named(column, names, "the series as column=")]
     values = values if isinstance(values, np.ndarray) and values.dtype != object else [_array(v) for v in values]
-    return values, None if label is None else columns[label]
+    return values, None if label is None else columns[_named(label, names, "the labels as label=")]
+
+
+def _named(name: str | None, names: list[str], what: str) -> str:
+    """The name of a column, or a `ValueError` that lists the names there are."""
+    if name is None or name not in names:
+        raise ValueError(f"Expected the column with {what}, one of {', '.join(map(str, names))}, got {name!r}.")
+    return name
 
 
 def _items(data: Any, column: str | None, label: str | None) -> tuple[Any, Any]:
@@ -155,5 +162,21 @@ def _padded(rows: list[NDArray[Any]], layout: str) -> NDArray[np.float32]:
     return x
 
 
+def _holds_series(column: Any) -> bool:
+    """Whether the first value of a column is an array, and not one number or text."""
+    try:
+        return np.ndim(column[0]) > 0
+    except (TypeError, LookupError):
+        return False
+
+
+def _values(value: Any) -> NDArray[Any]:
+    """The numbers of one series, NaN where a mask hides them."""
+    shown, visible = without_mask(value)
+    numbers = as_numbers(shown, None, "x")
+    return numbers if visible is None else np.where(visible, numbers, np.nan)
+
+
 def _array(value: Any) -> NDArray[Any]:
-    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asarray(value)
+    """A numpy array, with its mask if it has one."""
+    return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asanyarray(value)

@@ -48,6 +48,8 @@ def pieces_of(
         >>> [piece.y.tolist() for piece in pieces_of([(np.zeros((2, 4, 1)), [0, 1]), (np.zeros((1, 4, 1)), [1])])]
         [[0, 1], [1]]
     """
+    if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 1):
+        raise ValueError(f"Expected size as a whole number of at least 1 sample, got {size!r}.")
     if isinstance(data, Series):
         return data.chunks(size or _size(data.shape))
     if isinstance(data, str | Path):
@@ -102,10 +104,10 @@ def _names_of(kind: type) -> set[str]:
 def _slices(data: Any, shape: tuple[int, ...], size: int) -> Iterator[Series]:
     """Slices of an array; a single series (T, D) is one piece."""
     if len(shape) < 3:
-        yield Series(_array(data[:]))
+        yield Series(data[:] if shape else data)
         return
     for start in range(0, shape[0], size):
-        yield Series(_array(data[start : start + size]))
+        yield Series(data[start : start + size])
 
 
 def _of_items(items: Iterator[Any], size: int) -> Iterator[Series]:
@@ -135,8 +137,8 @@ def _of_batch(batch: Any) -> Series:
         if "x" not in batch:
             return series_from(batch)
         return Series(**{name: value for name, value in batch.items() if name in FIELDS})
-    x, y = (batch[0], batch[1] if len(batch) > 1 else None) if isinstance(batch, tuple | list) else (batch, None)
-    x, labels = _array(x), None if y is None else _array(y)
+    x, y = (*batch, None, None)[:2] if isinstance(batch, tuple | list) else (batch, None)
+    labels = None if y is None else _array(y)
     whole = labels is None or (labels.ndim == 1 and labels.dtype.kind in "iu")
     return Series(x, y=labels if whole else None)  # numbers to forecast and texts are no class numbers
 
