@@ -87,6 +87,14 @@ def test_neighbours(measured, tmp_path):
     assert (tmp_path / "smoke" / "heldout_levels-gru.safetensors").exists()  # a real run does not find models of a smoke run
 
 
+def test_counterfactuals(measured, tmp_path):
+    sizes = ["--data", "heldout_levels", "--fit", "20", "--test", "3", "--models", str(tmp_path)]
+    found = measured("counterfactuals", *sizes)
+    orders = [("timex", "all"), ("timex", "mask"), ("gradients", "all"), ("amplitude", "all"), ("random", "all")]
+    assert [(row["method"], row["within"]) for row in found["rows"]] == orders
+    assert [row["valid"] for row in found["pooled"]] == [row["valid"] for row in found["rows"]]  # of one set
+
+
 def test_metrics(measured):
     found = measured("metrics")
     assert found["largest_difference"] < 1e-6
@@ -161,7 +169,7 @@ def test_page(measured):
 @pytest.mark.slow
 def test_kills(measured):
     rows = measured("kills")["rows"]
-    assert [row["what"] for row in rows] == ["fit", "train", "explain"]
+    assert [row["what"] for row in rows] == ["fit", "train", "explain", "bench"]
     for row in rows:
         assert row["kills"] == 3
         assert row["finished"] == row["equal"] >= 1
