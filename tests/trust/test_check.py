@@ -394,7 +394,7 @@ def test_shuffling_keeps_the_values_and_the_model(model):
 
 @pytest.fixture(scope="module")
 def fitted(model):
-    return TimeX(model, device="cpu").fit(TRAIN, progress=False)
+    return TimeX(model, "0", device="cpu").fit(TRAIN, progress=False)
 
 
 def refitted(fitted, **changes):
@@ -414,7 +414,7 @@ class TestPlantedFailures:
 
     def test_one_epoch_of_the_papers_objective(self, model):
         config = dataclasses.replace(TimeXConfig.paper("freqshapes", "cnn"), epochs=1)
-        found = check(TimeX(model, config=config, device="cpu").fit(TRAIN, progress=False), HELD_OUT)
+        found = check(TimeX(model, "0", config, device="cpu").fit(TRAIN, progress=False), HELD_OUT)
         assert found.verdict == "do not use", str(found)
 
     def test_a_generator_with_random_weights(self, fitted):
