@@ -42,6 +42,14 @@ LONGEST_LINE = 120
 COMMAND = typer.main.get_command(app)
 
 GIVEN = {
+    "README.md": """
+import torch
+from torch import nn
+from timex import TimeXConfig, load_dataset
+data = load_dataset("freqshapes")
+x_train, x_val, x_test = data.train.x[:200], data.val.x, torch.as_tensor(data.test.x[:60])
+model = nn.Sequential(nn.Flatten(), nn.Linear(50, 8), nn.Tanh(), nn.Linear(8, 3))
+""",
     "files.md": """
 import numpy as np, torch
 from timex import Explanation, Series
@@ -117,7 +125,7 @@ e, ig = explainer.explain(x), IntegratedGradients(model).explain(x)
 
 QUICK = [("epochs=4", "epochs=1"), ("epochs=10", "epochs=1")]
 SMALLER: dict[str, list[tuple[str, str]]] = {
-    "README.md": [*QUICK, (".x[:2000]", ".x[:200]")],
+    "README.md": [("TimeX(model)", "TimeX(model, config=TimeXConfig(epochs=1))")],
     "quickstart.md": [*QUICK, ("slice(2000)", "slice(200)")],
     "data.md": [("in range(3)", "in range(1)"), ("in range(25)", "in range(1)"), ("width = [], 64", "width = [], 8")],
 }

@@ -7,7 +7,7 @@ import pytest
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 LINES, WORDS = 140, 25
-UNIT = r"(?: %| ?(?:[a-z]{2,}|AUROC))"
+UNIT = r"(?: %| ?(?:[a-z]{2,}|AUROC|AUPRC))"
 """What may follow a number: a per cent sign or a word that says what is counted."""
 REASON = r"(?:Python|above|score p from|to|is|within|one|SeqComb-MV|fold) "
 """What may stand before a number without a unit: a version, a score, a bound of one."""
