@@ -1,4 +1,4 @@
-"""Occlusion with the values of training series in the place of zero: augmented occlusion and feature permutation.
+"""Occlusion with the values of training series instead of zero: augmented occlusion and feature permutation.
 
 Shapes: B samples, T time steps, D channels, C classes; S training series, R draws, G groups of cells, Q of them at a time.
 """
@@ -31,10 +31,10 @@ class DrawnConfig(Settings):
 
 
 class DrawnOcclusion(Explainer[Background]):
-    """What the logit loses when a group of cells takes the values of training series, for every group.
+    """The fall of the logit when a group of cells takes the values of training series, for every group.
 
     score(t, d) = mean over the groups that contain (t, d) of 1/R sum_r (F_c(x) - F_c(x with the group from training series r)).
-    A sample's R series are the same for all groups. Subclasses name the groups in `_groups`.
+    A sample's R series are the same for all groups. Subclasses define the groups in `_groups`.
     """
 
     needs_fit = True
@@ -92,8 +92,10 @@ class AugmentedOcclusionConfig(DrawnConfig):
 class AugmentedOcclusion(DrawnOcclusion):
     """How far the logit falls when a window of one channel takes values of training series (Tonekaboni et al., 2020).
 
-    A cell's score is the mean over the windows that cover it. Where occlusion puts zero, which may mean something, this puts
-    values that occur at these steps. Assumes that series are aligned enough for them to be plausible there.
+    score(t, d) = mean over the windows W that contain (t, d) of 1/R sum_r (F_c(x) - F_c(x with W from training series r))
+
+    Occlusion inserts zero, which may itself be evidence. This method inserts values that occur at these steps. Assumes that
+    series are aligned, so that the values of one are plausible in another.
     """
 
     name = "augmented_occlusion"
@@ -125,8 +127,10 @@ class FeaturePermutationConfig(DrawnConfig):
 class FeaturePermutation(DrawnOcclusion):
     """How far the logit falls when a step takes the values of another series: feature permutation (after Breiman, 2001).
 
-    Breiman permutes a feature across a data set and averages over it; here each sample draws from training series and has
-    scores of its own, so they do not depend on the other samples. All cells of a feature have the score of the feature.
+    score(feature) = 1/R sum_r (F_c(x) - F_c(x with the feature from training series r)), for all cells of the feature
+
+    Breiman permutes a feature across a data set and averages over the data set. Here each sample draws from training series
+    and has its own scores, which therefore do not depend on other samples. Assumes that features do not depend on each other.
     """
 
     name = "feature_permutation"

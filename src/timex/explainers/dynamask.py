@@ -22,9 +22,9 @@ from timex.records import Series
 log = logging.getLogger(__name__)
 
 START = 0.5
-"""Where every cell of the mask starts."""
+"""Value of every cell of the mask before the first step."""
 MOVED = 0.01
-"""A mask has not moved if the prediction's own gradient could not have carried any of its cells this far."""
+"""A mask counts as still if the gradients of the prediction, all steps together, could move no cell this far."""
 TUNE_SAMPLES = 64
 """Validation samples used at most to choose the keep ratio."""
 TUNE_SHARES = (0.02, 0.05, 0.1, 0.2)
@@ -33,28 +33,31 @@ TUNE_SHARES = (0.02, 0.05, 0.1, 0.2)
 
 @dataclass(frozen=True, kw_only=True)
 class DynamaskConfig:
-    """Settings of `Dynamask`; those of the TimeX paper's runs unless the comment states another source."""
+    """Settings of `Dynamask`; those of the TimeX paper's runs unless the comment states another source.
+
+    Of the settings with several values, `fit` chooses one on validation data.
+    """
 
     keep_ratio: tuple[float, ...] = (0.01, 0.05, 0.1, 0.2)
-    """Shares of cells to keep, among which `fit` chooses on validation data; the TimeX paper ran .01 alone."""
+    """Shares of cells to keep; .01 alone in the TimeX paper."""
     steps: int = 50
-    """Steps of gradient descent."""
+    """Steps of gradient descent on the mask."""
     lr: float = 0.1
-    """Learning rate."""
+    """Learning rate of the descent."""
     momentum: float = 0.9
-    """Momentum."""
+    """Momentum of the descent."""
     size_weight: float = 0.001
     """Weight of the size regulator at the start."""
     size_growth: tuple[float, ...] = (1e3, 1e5)
-    """How many times heavier the regulator is at the end, among which `fit` chooses; it grows exponentially. The TimeX paper
-    ran 1e5 alone, which leaves few values but 0 and 1."""
+    """Factors by which the weight of the size regulator grows over the steps, exponentially. 1e5 alone in the TimeX paper: such
+    masks have few values but 0 and 1."""
     time_weight: float = 0.0
-    """Weight of the mask's variation along time, for smooth masks; off."""
+    """Weight of the mask's variation along time, for smooth masks; 0 turns it off."""
     sigma_max: tuple[float, ...] = (2.0, 10.0)
-    """Widths, in steps, of the Gaussian blur of a cell that is not kept at all, among which `fit` chooses. The TimeX paper
-    ran 2 alone, which leaves ramps and shifted means as they are."""
+    """Widths, in steps, of the Gaussian blur of a cell with mask 0. 2 alone in the TimeX paper: this blur hardly changes ramps
+    and shifted means."""
     seed: int = 0
-    """Seed of the split where no validation data is given; the optimisation itself is not random."""
+    """Seed of the split into training and validation series where no validation series are given."""
 
     def __post_init__(self) -> None:
         if not self.keep_ratio or not all(0 < ratio <= 1 for ratio in self.keep_ratio):
@@ -66,7 +69,7 @@ class DynamaskConfig:
 
 
 class Choice(NamedTuple):
-    """The settings that are chosen on validation data; one of each in the config."""
+    """The settings that are chosen on validation data: one value of each of these in the config."""
 
     keep_ratio: float
     size_growth: float
@@ -75,17 +78,17 @@ class Choice(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DynamaskReport:
-    """How the optimisation of the masks of one `explain` went, as means over its samples."""
+    """Figures of the optimisation of the masks in one `explain`, as means over its samples."""
 
     chosen: Choice
-    """The settings it ran with."""
+    """The settings of the optimisation."""
     still: float
     """Share of samples whose mask the prediction never moved, because its gradient vanished. Only the size regulator moved
     these masks, and it keeps the first of equal cells: they explain nothing."""
     error_first: float
-    """Cross-entropy to the explained class with the mask at its start."""
+    """Cross-entropy to the explained class with the mask before the first step."""
     error_last: float
-    """The same with the final mask."""
+    """Cross-entropy to the explained class with the final mask."""
     size_last: float
     """Final size regulator: 0 when exactly the configured share is kept."""
     loss_last: float
@@ -104,19 +107,22 @@ class Tuned(NamedTuple):
 class Dynamask(Explainer[Tuned]):
     """Masks that keep few cells and blur the others, without changing the prediction (Crabbé & van der Schaar, 2021).
 
-    For every sample a mask in [0, 1] minimises the cross-entropy to the explained class of the series whose cells are blurred
-    over time by Gaussians of width sigma_max * (1 - mask), plus a size regulator: the squared distance of the sorted mask from
-    the step that keeps exactly `keep_ratio` of the cells. The regulator's weight grows over the run. All samples of a chunk are
-    optimised together; their losses are summed, so no sample's gradient sees another.
+    For every sample, gradient descent minimises over masks m in [0, 1]
 
-    Its authors try several sizes and take the smallest mask that still does its work. Here `fit` optimises masks on
-    validation samples and takes the blur, then the growth, then the keep ratio whose highest cells, at equal numbers, best
-    preserve the prediction when all other cells become the mean of their channel. With one of each nothing is fitted, and
-    `explain` may come first.
+        CE(F(blur(x, m)), c) + weight * mean of (sort(m) - r)^2 + time_weight * mean of |m(t + 1, d) - m(t, d)|
 
-    Assumes that blurring removes what matters: a narrow blur does it to spikes, not to a shifted mean or a long ramp. Where it
-    does not, a confident model gives no gradient and the mask never moves: `report.still` counts these samples, and a
-    warning is logged.
+    blur(x, m) is x with every cell blurred over time by a Gaussian of width sigma_max * (1 - m). The sorted mask is compared
+    with r, which is 1 for the share `keep_ratio` of the cells and 0 for the rest. `weight` grows over the steps. The losses of
+    the samples of a chunk are summed, so the samples do not affect each other.
+
+    The authors try several sizes and take the smallest mask that preserves the prediction. Here `fit` optimises masks on
+    validation samples and chooses the blur, then the growth of the weight, then the keep ratio. Each choice is the one whose
+    highest cells, at equal numbers, best preserve the prediction when all other cells become the mean of their channel. If
+    every setting has one value, nothing is fitted, and `explain` may come first.
+
+    Assumes that blurring removes the evidence. A narrow blur removes spikes, but no shifted mean and no long ramp. Where it
+    fails, a confident model gives no gradient and the mask never moves. `report.still` counts these samples, and a warning is
+    logged.
     """
 
     name = "dynamask"
@@ -129,7 +135,7 @@ class Dynamask(Explainer[Tuned]):
     game: ClassVar[int] = 1
     """1 to keep the prediction, -1 to lose it."""
     report: DynamaskReport | None = None
-    """Of the latest `explain`."""
+    """Figures of the latest `explain`."""
 
     @property
     def chosen(self) -> Choice | None:
@@ -147,7 +153,7 @@ class Dynamask(Explainer[Tuned]):
     def _copies(self, shape: tuple[int, ...]) -> int:
         t, d = shape[-2:]
         offsets = 2 * min(reach_of(max(self.config.sigma_max)), t - 1) + 1
-        return max(1, d * offsets // max(t, d, 64))  # the neighbours of every cell outweigh the model's activations
+        return max(1, d * offsets // max(t, d, 64))  # the neighbours of every cell need more memory than the model
 
     def _check_ready(self, series: Series) -> None:
         if self.chosen is None or self.fitted_ is not None:
@@ -202,7 +208,7 @@ class Dynamask(Explainer[Tuned]):
         return error, size_regulator(mask, seen, target), (logits.argmax(-1) == batch.target).float()
 
     def _left(self, mask: Tensor) -> Tensor:
-        """How far each cell keeps its own value under a mask, (B, T, D): the mask itself, as it preserves what it marks."""
+        """How far each cell keeps its value under a mask, (B, T, D): the mask itself, in the preservation game."""
         return mask
 
     def _summary(self, figures: Tensor) -> DynamaskReport:
@@ -224,7 +230,7 @@ class Dynamask(Explainer[Tuned]):
         few = {name: v[:TUNE_SAMPLES] for name, v in val.items()}
         scores: dict[Choice, float] = {}
         choice = self._first()
-        for name in ("sigma_max", "size_growth", "keep_ratio"):  # one after another: a few trials instead of every combination
+        for name in ("sigma_max", "size_growth", "keep_ratio"):  # in turn, as trying all combinations costs more
             rivals = [choice._replace(**{name: value}) for value in getattr(self.config, name)]
             if len(rivals) > 1:
                 scores |= {rival: self._faithfulness(few, rival) for rival in rivals if rival not in scores}
@@ -234,9 +240,9 @@ class Dynamask(Explainer[Tuned]):
         return Tuned(choice, train.shape[1:])
 
     def _faithfulness(self, data: Tensors, choice: Choice) -> float:
-        """How much of the predicted class's probability is lost, on average, by showing only the highest cells of the masks.
+        """The mean of 1 - p, p the probability of the predicted class when the model sees only the highest cells of the masks.
 
-        A probability, not a cross-entropy, which a few confident errors would decide.
+        Probabilities are compared, as a few confident errors would dominate the mean cross-entropy.
         """
         total, count = 0.0, 0
         for batch in self.batches(data, self._copies(data["x"].shape)):
@@ -259,10 +265,10 @@ class Dynamask(Explainer[Tuned]):
 class DynamaskDeletion(Dynamask):
     """Masks of few cells whose blurring changes the prediction: Dynamask's deletion game (Crabbé & van der Schaar, 2021).
 
-    A mask in [0, 1] maximises the cross-entropy to the explained class of the series whose cells are blurred by Gaussians of
-    width sigma_max * mask, less the area loss: the squared distance of the sorted mask from the step that marks exactly
-    `keep_ratio` of the cells. Everything else is as in `Dynamask`; `report.preserved` is the share of samples whose class
-    survives the blurring. Where evidence is redundant, preservation needs a part of it, and deletion has to mark all of it.
+    Gradient descent minimises -CE(F(blur(x, 1 - m)), c) + weight * mean of (sort(m) - r)^2 over masks m in [0, 1]: cells of the
+    mask are blurred by Gaussians of width sigma_max * m. Everything else is as in `Dynamask`. `report.preserved` is the share
+    of samples whose class survives the blurring. Where evidence is redundant, a part of it preserves the prediction, and
+    deletion has to mark all of it.
     """
 
     name = "dynamask_deletion"
@@ -273,7 +279,7 @@ class DynamaskDeletion(Dynamask):
 
 
 class Blur:
-    """Gaussian blur along time whose width is set cell by cell; what does not depend on the mask is kept from step to step.
+    """Gaussian blur along time with a width for every cell. What does not depend on the mask is computed once.
 
     Args:
         x: Series, (B, T, D).
@@ -309,7 +315,7 @@ def _windows(x: Tensor, reach: int) -> Tensor:
 
 
 def size_target(seen: Tensor, keep_ratio: float) -> Tensor:
-    """What the sorted mask should be: 1 for the share to keep of the cells that exist, else 0, (B, F), highest first."""
+    """The target r of the sorted mask: 1 for the share to keep of the existing cells, else 0, (B, F), highest first."""
     number = seen.flatten(1).sum(1, keepdim=True)
     place = torch.arange(seen[0].numel(), device=seen.device)
     return (place < (keep_ratio * number).round().clamp(min=1)).float()

@@ -21,11 +21,11 @@ from timex.reference.transformer import Transformer
 
 
 class GuidedGradCAM(CaptumExplainer):
-    """Guided gradients, weighted by where the last convolution speaks for the class: guided Grad-CAM (Selvaraju et al., 2017).
+    """Guided gradients, weighted by the evidence of the last convolution: guided Grad-CAM (Selvaraju et al., 2017).
 
     Grad-CAM is relu(sum_w a_w A_w(t)), A the last one-dimensional convolution's output and a_w the mean over time of
     dF_c / dA_w. It is interpolated to the steps of the series and multiplied by the guided gradient dF_c / dx(t, d), in which
-    ReLU modules pass positive gradients alone. By Captum. A ReLU that is called as a function passes its plain gradient.
+    ReLU modules pass positive gradients alone. By Captum. A ReLU that is called as a function passes its usual gradient.
     """
 
     name = "guided_gradcam"
@@ -68,8 +68,8 @@ class AttentionRollout(Explainer):
     """How much of every step attention carries to the embedding: attention roll-out (Abnar & Zuidema, 2020).
 
     R = A_L ... A_1, A_l the attention weights of layer l, or (A_l + I) / 2 where the layer has a residual; the score of step t
-    is the mean of R(s, t) over the steps s that the embedding averages. All channels of a step have its score. It is not about
-    a class, and it leaves out what the other layers do with a step.
+    is the mean of R(s, t) over the steps s that the embedding averages. All channels of a step have its score. The score
+    concerns no class, and ignores the effect of all layers but attention.
     """
 
     name = "attention_rollout"

@@ -1,7 +1,7 @@
-"""Masks with learned perturbations: what replaces a hidden cell is the output of a network, not zero or a blur.
+"""Masks with learned perturbations: a network gives the values that replace hidden cells, instead of zero or a blur.
 
 Both methods optimise a mask per sample so that Phi = m * x + (1 - m) * r(x) keeps the explained class. Their authors train
-the network r anew with the masks of every batch they explain, so a mask depends on the other samples. Here `fit` trains r with
+the network r anew with the masks of every explained batch, so a mask depends on the other samples. Here `fit` trains r with
 masks of training series, and `explain` optimises the masks alone: equal samples get equal masks.
 
 Shapes: B samples, T time steps, D channels, C classes, P series of a class.
@@ -23,7 +23,7 @@ from timex.records import Series
 from timex.settings import Settings, setting
 
 START = 0.5
-"""Where every cell of a mask starts."""
+"""Value of every cell of a mask before the first step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Perturbation(nn.Module):
         self.out = nn.Linear(2 * hidden, n_channels)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What takes the place of every cell."""
+        """The values that replace hidden cells."""
         found: Tensor = self.out(self.recurrent(x)[0])
         return found
 
@@ -62,10 +62,10 @@ class Learned(NamedTuple):
 
 
 class LearnedMask(Explainer[Learned]):
-    """The optimisation that both methods share: subclasses state the mask, its size, and the loss of the perturbation.
+    """The optimisation of both methods: subclasses define the mask, its size, and the loss of the perturbation.
 
-    Per sample, Adam minimises CE(F(Phi), c) + size_weight * size(m). The losses of samples are summed, so no sample's gradient
-    sees another.
+    Per sample, Adam minimises CE(F(Phi), c) + size_weight * size(m). The losses of samples are summed, so the samples do not
+    affect each other.
     """
 
     cost = "steps"
@@ -78,15 +78,15 @@ class LearnedMask(Explainer[Learned]):
         return nn.ModuleDict({"perturbation": Perturbation(n_channels, self.config.hidden)})
 
     def _mask(self, raw: Tensor, batch: Batch, networks: nn.ModuleDict, step: int | None) -> Tensor:
-        """The mask (B, T, D) of what is optimised, at a step; None for the final one."""
+        """The mask (B, T, D) from the optimised values, at a step; None for the final mask."""
         raise NotImplementedError(f"{type(self).__name__} must define _mask")
 
     def _size(self, raw: Tensor, batch: Batch, networks: nn.ModuleDict) -> Tensor:
-        """How large every cell's part of the mask is, (B, T, D)."""
+        """The contribution of every cell to the size of the mask, (B, T, D)."""
         raise NotImplementedError(f"{type(self).__name__} must define _size")
 
     def _perturbation_loss(self, r: Tensor, batch: Batch) -> Tensor:
-        """What keeps the perturbation uninformative, while it is trained."""
+        """The loss that keeps the perturbation uninformative while it is trained."""
         raise NotImplementedError(f"{type(self).__name__} must define _perturbation_loss")
 
     def _fit(self, train: Series, val: Series | None, progress: bool) -> Learned:
@@ -97,7 +97,7 @@ class LearnedMask(Explainer[Learned]):
             networks = self._networks(train.shape[2]).to(self.device)
         order = torch.randperm(len(kept["x"]), generator=torch.Generator().manual_seed(c.seed))
         n = min(c.n_fit, self._rows(train.shape))
-        for batch in self.batches({name: v[order[:n]] for name, v in kept.items()}):  # a single one, as n series fit into it
+        for batch in self.batches({name: v[order[:n]] for name, v in kept.items()}):  # a single batch, as n series fit into it
             self._train(networks, batch)
         return Learned(networks.requires_grad_(False), train.shape[1:])
 
@@ -155,7 +155,7 @@ class ExtremalMaskConfig(LearnedMaskConfig):
 
 
 class ExtremalMask(LearnedMask):
-    """Masks that keep few cells and replace the others by what a network makes of the series (after Enguehard, 2023).
+    """Masks that keep few cells and replace the others by the output of a network (after Enguehard, 2023).
 
     min over m and r of CE(F(m x + (1 - m) r(x)), c) + size_weight * mean |m| + perturbation_weight * mean |r(x)|, m in [0, 1]:
     the preservation game. The last term keeps r near zero, so that it cannot carry the class itself. Assumes that zero is a
@@ -177,7 +177,7 @@ class ExtremalMask(LearnedMask):
 
 
 def clipped(raw: Tensor) -> Tensor:
-    """`raw` cut off to [0, 1], with a gradient of 1 outside too, so that a cell can come back."""
+    """`raw` clipped to [0, 1], with a gradient of 1 outside too, so that a cell can return."""
     return raw + (raw.clamp(0, 1) - raw).detach()
 
 
@@ -201,9 +201,9 @@ class ContraLSP(LearnedMask):
 
         max(0, D_other - D_own + margin) + mean |r(x)|
 
-    D_other and D_own its mean absolute distances from training series of other classes and of the same. A hidden cell then
-    looks like one of another class. The authors cluster the outputs; here the predicted class is the cluster. The final mask
-    has no noise.
+    D_other and D_own are its mean absolute distances from training series of other classes and of the same class. A hidden
+    cell then looks like a cell of another class. The authors cluster the outputs; here the predicted class is the cluster. The
+    final mask has no noise.
     """
 
     name = "contralsp"

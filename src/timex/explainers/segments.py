@@ -1,6 +1,6 @@
-"""LIME and KernelSHAP over segments: which pieces of a series the answer follows, found by leaving out random sets of them.
+"""LIME and KernelSHAP over segments: linear models of the answer, fitted to series without random sets of segments.
 
-Written out for whole batches: Captum's explain one series after another, and draw from the global random state.
+Written out for whole batches: Captum's versions explain one series after another, and draw from the global random state.
 
 Shapes: B samples, T time steps, D channels, C classes; M segments, S sets of segments that are kept.
 """
@@ -21,7 +21,7 @@ from timex.settings import Settings, setting
 
 SEGMENTATIONS = {"uniform": uniform_cuts, "change_points": change_points, "shape_changes": shape_changes}
 TINY = 1e-6
-"""Added to the diagonal, so that more segments than samples give the smallest solution."""
+"""Added to the diagonal, so that the solution is unique and small if there are more segments than samples."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +34,9 @@ class SegmentsConfig(Settings):
         "Segments of equal length, cut where the mean of the channel changes most (binary segmentation), or cut where its "
         "shapes change (the matrix profile's arcs).",
     )
-    n_samples: int = setting(500, "Sets of segments that the model sees.", least=2)
+    n_samples: int = setting(500, "Sets of segments for which the model is evaluated.", least=2)
     fill: Literal["zero", "mean", "line"] = setting(
-        "zero", "Takes the place of other segments: zero, the channel's mean in the sample, or a line from end to end."
+        "zero", "Replaces segments that are left out: zero, the channel's mean in the sample, or a line from end to end."
     )
     seed: int = setting(0, "Seed of the sets.")
 
@@ -86,7 +86,7 @@ class SegmentExplainer(Explainer):
 
 
 def channel_fill(batch: Batch, fill: Literal["zero", "mean", "line"], labels: Tensor) -> Tensor:
-    """What takes the place of segments, (B, T, D), missing cells 0: zero, the mean of the measured values, or lines."""
+    """The values that replace segments, (B, T, D), missing cells 0: zero, the mean of the measured values, or lines."""
     if fill == "zero":
         return torch.zeros_like(batch.x)
     seen = torch.ones_like(batch.x) if batch.observed is None else batch.observed.to(batch.x.dtype)

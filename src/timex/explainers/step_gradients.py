@@ -21,15 +21,15 @@ class StepGradientsConfig(Settings):
     """Settings of `SequentialIG` and `TemporalIG`."""
 
     n_points: int = setting(
-        10, "Points of the integral of every step; fewer than for the whole series, as one step is less.", least=1
+        10, "Points of the integral of every step; fewer than for the whole series, as the path is shorter.", least=1
     )
 
 
 class StepGradients(Explainer):
     """Integrated gradients along a path on which step t alone grows from zero to its value, for every t.
 
-    score(t, d) = x(t, d) * mean over k of dF_c / dx(t, d) where step t is a_k x(t), a_k = (k - .5) / n_points. What the other
-    steps are meanwhile is up to the subclass: `_others`.
+    score(t, d) = x(t, d) * mean over k of dF_c / dx(t, d) where step t is a_k x(t), a_k = (k - .5) / n_points. Subclasses
+    define in `_others` which other steps keep their value meanwhile.
     """
 
     cost = "T * n_points"
@@ -66,7 +66,7 @@ class StepGradients(Explainer):
 class SequentialIG(StepGradients):
     """Integrated gradients of every step against the series without that step: sequential IG (Enguehard, 2023).
 
-    All other steps keep their value. The scores of a step sum over the channels to what the logit loses when the step becomes
+    All other steps keep their value. The scores of a step sum over the channels to the loss of the logit when the step becomes
     zero. Assumes that zero is a neutral value of the data.
     """
 
@@ -77,11 +77,11 @@ class SequentialIG(StepGradients):
 
 
 class TemporalIG(StepGradients):
-    """Integrated gradients of every step against what was known before it: temporal IG (after Enguehard & Zhan, 2023).
+    """Integrated gradients of every step against the steps before it: temporal IG (after Enguehard & Zhan, 2023).
 
-    Earlier steps have their value, later ones are zero: the series comes in step by step. The scores of a step sum over the
-    channels to what the logit gains when the step becomes known, and those of a sample to F(x) - F(0). The authors cut the
-    series off after the step, which most models do not take. Assumes that zero is a neutral value of the data.
+    Earlier steps have their value, later ones are zero. The scores of a step sum over the channels to the gain of the logit
+    when the step is added to the earlier ones. Those of a sample sum to F_c(x) - F_c(0). The authors cut the series off after
+    the step, which most models do not accept. Assumes that zero is a neutral value of the data.
     """
 
     name = "temporal_ig"

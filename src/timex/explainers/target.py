@@ -43,7 +43,7 @@ def target_indices(target: ArrayLike | Tensor, n: int, classes: Sequence[str] = 
 
 
 def wanted_classes(logits: Tensor, target: Any, start: int, n: int, classes: Sequence[str]) -> Tensor:
-    """The class to explain for every sample of a chunk, (B,): the predicted one, the runner-up, or what `target` says.
+    """The class to explain for every sample of a chunk, (B,): the predicted one, the runner-up, or `target`.
 
     Args:
         logits: The model's logits of the chunk, (B, C).

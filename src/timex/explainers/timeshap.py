@@ -17,10 +17,10 @@ from timex.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class TimeShapConfig(SegmentsConfig):
-    """Settings of `TimeShap`; `segmentation` is not read, as segments have equal length."""
+    """Settings of `TimeShap`; `segmentation` has no effect, as segments have equal length."""
 
     tolerance: float = setting(
-        0.025, "The past is pruned where its Shapley value is at most this share of what the series gains.", least=0, below=1
+        0.025, "The past is pruned where its Shapley value is at most this share of F(x) - F(nothing).", least=0, below=1
     )
 
 
@@ -31,10 +31,10 @@ class TimeShap(KernelShap):
 
         (F(past) - F(nothing) + F(x) - F(recent)) / 2
 
-    The past is all that lies before the latest s at which this is at most `tolerance` of |F(x) - F(nothing)|. It becomes one
-    player of KernelSHAP, and what is left of every channel is cut into `n_segments` players. Assumes that the model reads the
-    recent steps, as a recurrent one does; where it reads them all, nothing is pruned. The authors explain steps, channels and
-    cells one after another; these players are cells where n_segments is large enough.
+    The pruned past ends before the latest s at which this value is at most `tolerance` * |F(x) - F(nothing)|. It becomes one
+    player of KernelSHAP, and the rest of every channel is cut into `n_segments` players. Assumes that the model relies on
+    recent steps, as recurrent models do; for a model that relies on all steps, nothing is pruned. The authors explain steps,
+    channels and cells in turn. Here the players are single cells if n_segments is large enough.
     """
 
     name = "timeshap"

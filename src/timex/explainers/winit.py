@@ -132,7 +132,7 @@ class Forecasters(NamedTuple):
 class WinIT(Explainer[Forecasters]):
     """What a cell adds to the effect of replacing a window of its channel (Leung et al., 2023).
 
-        score(t, k) = mean over e = t .. t + W - 1 of S(k, t, e) - S(k, t + 1, e)
+        score(t, k) = mean over e = t .. min(t + window, T) - 1 of S(k, t, e) - S(k, t + 1, e)
 
     S(k, s, e) is the expected L1 change of the class probabilities when channel k at steps s .. e is replaced by draws of a
     generator that knows the steps before s. The authors explain one prediction per step, made from the steps up to e. Our
