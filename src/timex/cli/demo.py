@@ -93,9 +93,9 @@ def _print_verdict(found: Check) -> None:
     """The verdict of the check in two lines: what hiding cells showed, and what to do."""
     console.print(f"check on {found.overall.n:,} series: [bold {COLOURS[found.verdict]}]{found.verdict}[/]")
     names = {f.name for f in found.overall.findings}
-    told = [found.overall[name] for name in ("kept alone", "without kept") if name in names]
-    doubts = [f for f in found.overall.findings if f.verdict != "trust" and f not in told]
-    for finding in (*told, *doubts):
+    hiding = [found.overall[name] for name in ("kept alone", "without kept") if name in names]
+    doubts = [f for f in found.overall.findings if f.verdict != "trust" and f not in hiding]
+    for finding in (*hiding, *doubts):
         console.print(
             f"  {escape(finding.meaning)}" + (f" [dim](to do: {escape(finding.advice)})[/]" if finding.advice else "")
         )

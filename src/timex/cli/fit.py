@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,13 +31,34 @@ if TYPE_CHECKING:
 Preset = Literal["default", "paper"]
 
 
+Data = Annotated[str, typer.Option(help="Training series: a file (.npz .parquet .csv .ts) or the name of a data set.")]
+Model = Annotated[str | None, typer.Option(help="package.module:factory or file.py:factory that returns the trained model.")]
+Reference = Annotated[Path | None, typer.Option(help="A folder written by `timex train`, instead of --model.")]
+Classes = Annotated[
+    str | None, typer.Option(help="Names of the model's classes in the order of its logits, with commas between them.")
+]
+PresetName = Annotated[Preset, typer.Option(help="default, or paper for the paper's own settings for its data sets.")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, as loss.lam_e=2; repeat for more. See docs/method.md."),
+]
+Smoothing = Annotated[
+    int | None,
+    typer.Option(help="Standard deviation, in steps, of the smoothing over time; 0 for none. Short for --set smoothing=VALUE."),
+]
+Validation = Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is held out.")]
+Epochs = Annotated[int | None, typer.Option(help="Largest number of epochs; short for --set epochs=VALUE.")]
+AnySeed = Annotated[int | None, typer.Option(help="Seed of all random numbers; short for --set seed=VALUE.")]
+
+ASKED = 1_000
+"""Training series at most that the model's accuracy is measured on."""
+
+
 def fit(
-    data: Annotated[str, typer.Option(help="Training series: a file (.npz .parquet .csv .ts) or the name of a data set.")],
+    data: Data,
     out: Out,
-    model: Annotated[
-        str | None, typer.Option(help="package.module:factory or file.py:factory that returns the trained model.")
-    ] = None,
-    reference: Annotated[Path | None, typer.Option(help="A folder written by `timex train`, instead of --model.")] = None,
+    model: Model = None,
+    reference: Reference = None,
     embedding: Embedding = None,
     embedding_output: EmbeddingOutput = None,
     pool: PoolAxis = None,
@@ -46,26 +67,14 @@ def fit(
     output: OutputPart = None,
     task: TaskName = "classify",
     target: TargetIndex = None,
-    classes: Annotated[
-        str | None, typer.Option(help="Names of the model's classes in the order of its logits, with commas between them.")
-    ] = None,
-    preset: Annotated[
-        Preset, typer.Option(help="default, or paper for the paper's own settings for its data sets.")
-    ] = "default",
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="Any setting, as loss.lam_e=2; repeat for more. See docs/method.md."),
-    ] = None,
-    smoothing: Annotated[
-        int | None,
-        typer.Option(
-            help="Standard deviation, in steps, of the smoothing over time; 0 for none. Short for --set smoothing=VALUE."
-        ),
-    ] = None,
-    val: Annotated[str | None, typer.Option(help="File of validation series; without it a tenth is held out.")] = None,
+    classes: Classes = None,
+    preset: PresetName = "default",
+    assignments: Assignments = None,
+    smoothing: Smoothing = None,
+    val: Validation = None,
     fold: Fold = 0,
-    epochs: Annotated[int | None, typer.Option(help="Largest number of epochs; short for --set epochs=VALUE.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of all random numbers; short for --set seed=VALUE.")] = None,
+    epochs: Epochs = None,
+    seed: AnySeed = None,
     resume: Resume = False,
     keep_partial: KeepPartial = False,
     max_bytes: MaxBytes = None,
@@ -81,10 +90,8 @@ def fit(
     """
     from timex import TimeX
     from timex.cli.inputs import training_series, warn_of_missing
-    from timex.cli.models import REFERENCE, Source, load_model
+    from timex.cli.models import load_model
     from timex.engine import processes
-    from timex.io.folder import read_folder, write_folder
-    from timex.reference.base import ReferenceModel
 
     check_folder(out)
     how = keywords(
@@ -96,40 +103,64 @@ def fit(
         task=None if task == "classify" else task,
         target=target,
     )
-    if classes is not None:
-        how["classes"] = tuple(name.strip() for name in classes.split(","))
     module = load_model(model, reference)
-    # Read now and written later: a copy of the whole folder could contain itself.
-    copied = None if reference is None else read_folder(reference, REFERENCE)
+    writer = _writer(model, reference)
     given = {"smoothing": smoothing, "epochs": epochs, "seed": seed}
-    arch = module.arch if isinstance(module, ReferenceModel) else ""
-    config = settings(preset, data, arch, given, assignments or ())
+    config = settings(preset, data, _arch(module), given, assignments or ())
     train, validation = training_series(data, val, fold, max_bytes)
     warn_of_missing(module, train)
     with processes(device_of(device)) as own_device:
-        explainer = TimeX(module, embedding, config, device=own_device, **how)
-
-        def write(folder: Path) -> None:
-            explainer.save(folder)
-            if copied is not None:
-                write_folder(folder / REFERENCE, REFERENCE, *copied)
-            Source(model).write(folder)
-
+        explainer = TimeX(module, embedding, config, device=own_device, classes=_names(classes), **how)
         with shared_checkpoint_of(out, resume, keep_partial) as (checkpoint, first):
             explainer.fit(train, x_val=validation, progress=first, checkpoint=checkpoint)
-            written = keep(out, write) if first else out
-    if not first:
-        return
+            written = keep(out, lambda folder: writer(explainer, folder)) if first else out
+    if first:
+        print_accuracy(explainer, train)
+        print_fitted(explainer, written)
+
+
+def _arch(module: Any) -> str:
+    """The architecture of one of our models; empty for any other model."""
+    from timex.reference.base import ReferenceModel
+
+    return module.arch if isinstance(module, ReferenceModel) else ""
+
+
+def _names(classes: str | None) -> tuple[str, ...]:
+    """Names with commas between them, as a tuple."""
+    return () if classes is None else tuple(name.strip() for name in classes.split(","))
+
+
+def _writer(model: str | None, reference: Path | None) -> Callable[[TimeX, Path], None]:
+    """A function that writes a fitted explainer into a folder, with the name of its model's factory or the model itself.
+
+    The model's folder is read now and written later: a copy of the whole folder could contain itself.
+    """
+    from timex.cli.models import REFERENCE, Source
+    from timex.io.folder import read_folder, write_folder
+
+    copied = None if reference is None else read_folder(reference, REFERENCE)
+
+    def write(explainer: TimeX, folder: Path) -> None:
+        explainer.save(folder)
+        if copied is not None:
+            write_folder(folder / REFERENCE, REFERENCE, *copied)
+        Source(model).write(folder)
+
+    return write
+
+
+def print_fitted(explainer: TimeX, written: Path) -> None:
+    """Print what the fit found, and where it was written."""
     fitted = explainer.fitted
     agree = fitted.quality.agreement
     surrogate = "" if agree is None else f"the surrogate agrees with the model on {agree:.1%} of the training samples. "
     landmarks = f"Landmarks with at least 10 samples: {len(explainer.landmarks.filtered())}. "
-    print_accuracy(explainer, train)
     console.print(f"{fitted.reference.n_steps} steps, smoothing {fitted.smoothing}; {surrogate}{landmarks}Written to {written}")
 
 
 def print_accuracy(explainer: TimeX, series: Series) -> None:
-    """How often the model predicts the labels that were given, where there are any: another order of classes shows here."""
+    """Print how often the model predicts the given labels, if there are any: another order of classes shows here."""
     if series.y is None or explainer.how.given.get("task") is not None or explainer.how.given.get("target") is not None:
         return
     few = series.take(slice(0, ASKED))
@@ -137,10 +168,6 @@ def print_accuracy(explainer: TimeX, series: Series) -> None:
     guess = float((few.labels[:, None] == few.labels).mean(axis=1).max())
     doubt = "" if right > guess else ". [yellow]Are the labels in the order of the model's classes?[/]"
     console.print(f"The model predicts the label of {right:.1%} of {len(few):,} training series (guessing: {guess:.1%}){doubt}")
-
-
-ASKED = 1_000
-"""Training series at most that the model's accuracy is measured on."""
 
 
 def settings(preset: Preset, data: str, arch: str, given: dict[str, Any], assignments: Sequence[str] = ()) -> TimeXConfig:
