@@ -272,6 +272,17 @@ def test_evidence_of_numbers_by_hand():
     np.testing.assert_allclose(f.comprehensiveness(total, two_first, shares=(0.5,)), [[1 - 5 / 9]])
 
 
+def test_numbers_near_those_of_a_blank_series_cannot_change():
+    """A tenth of the usual distance counts as near: the root of the spread of 4 is 2."""
+    sums = Probe(
+        predict=lambda x, kept: x.sum(axis=(1, 2))[:, None],
+        series=Series([[[1.0], [-1.0]], [[0.19], [0.0]], [[0.0], [-0.21]], [[5.0], [0.0]]]),
+        background=Baseline(np.zeros((2, 1)), np.ones((2, 1))),
+        spread=4.0,
+    )
+    assert sums.open.tolist() == [False, False, True, True]
+
+
 def test_the_gap_of_numbers_is_that_of_the_torch_version():
     def numbers(x):
         return torch.einsum("ntd,tdc->nc", x, torch.tensor(WEIGHT, dtype=x.dtype))

@@ -285,11 +285,27 @@ def test_a_model_of_numbers():
     found = compare(regression, HELD_OUT, methods, TRAIN, thorough=True, task="regress", device="cpu", progress=False)
     assert found.best in methods
     assert found.ranking[-2:] != methods
-    assert all(open_.all() for open_ in found.open.values())
+    answer = lambda x: regression(torch.tensor(x, dtype=torch.float32)).detach().numpy()[:, 0]  # noqa: E731
+    blank = answer(TRAIN.x.mean(axis=0, keepdims=True))
+    distance, usual = (np.abs(answer(series.x) - blank) for series in (HELD_OUT, TRAIN))
+    np.testing.assert_array_equal(found.open["mean"], distance > 0.1 * np.sqrt((usual**2).mean()))
     assert {"gap", "comprehensiveness", "aopc"} <= set(found.scores["occlusion"]["mean"])
     assert not {"cpd", "log_odds"} & set(found.scores["occlusion"]["mean"])  # they need probabilities
     assert found.summaries == {}
     assert np.isfinite(found.table().to_numpy()).all()
+
+
+def test_series_without_the_rare_event_do_not_count():
+    """A detector that is above 0 for every twentieth series."""
+    detector = nn.Sequential(nn.Flatten(), nn.Linear(48, 1), nn.ReLU())
+    with torch.no_grad():
+        detector[1].weight.copy_(windows_model()[1].weight[1:2])
+        detector[1].bias.fill_(-3.0)
+    x = np.random.default_rng(0).normal(scale=0.5, size=(100, 24, 2))
+    x[::20, 2:6, 0] += 2
+    found = compare(detector, x, ["occlusion"], x, fills=("mean",), task="regress", device="cpu")
+    assert np.flatnonzero(~np.isnan(found.gap("occlusion"))).tolist() == [0, 20, 40, 60, 80]
+    assert found.recommendation.startswith("Use occlusion")
 
 
 def test_bare_arrays_and_missing_cells(model):

@@ -31,6 +31,8 @@ Fill = Literal["mean", "zero", "sample", "noise", "draw", "shift", "local"]
 - local: a line between the nearest kept cells of the channel; the cell's mean where the channel keeps none.
 """
 FILLS: tuple[Fill, ...] = get_args(Fill)
+DIFFERS = 0.01
+"""Share of the evidence of numbers from which on an answer differs from a blank one: a tenth of the usual distance from it."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,10 @@ class Probe:
 
     @cached_property
     def open(self) -> NDArray[np.bool_]:
-        """Whether hidden cells can change the answer, (N,): not if a blank series has the same class. True for numbers."""
-        return np.asarray(self.numbers | (self.classes != self.blank.argmax(axis=1)))
+        """Whether hidden cells can change the answer, (N,): not if a blank series has the same class, or nearly the numbers."""
+        if self.numbers:
+            return np.asarray(self.share(self.whole) > DIFFERS)
+        return np.asarray(self.classes != self.blank.argmax(axis=1))
 
     def answer(self, kept: NDArray[np.bool_]) -> NDArray[np.float64]:
         """Answers to the series with all but the `kept` cells (N, T, D) hidden, (N, C)."""

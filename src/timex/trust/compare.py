@@ -58,7 +58,7 @@ class Comparison:
         runs: Explanations and times by method.
         scores: Scores of every sample, (N,), by method, then fill, then name (`timex.metrics.faithfulness`).
         skipped: Why a method could not be run, by method.
-        open: Whether hidden cells can change the answer, (N,), by fill: not if a blank series has the sample's class.
+        open: Whether hidden cells can change the answer, (N,), by fill: see `Probe.open`.
         summaries: Scores of all samples together, by method, then fill, then name; empty unless the comparison was thorough.
         model_hash: The SHA-256 of the weights of the explained model; empty for a black box.
     """
@@ -73,8 +73,8 @@ class Comparison:
     def gap(self, method: str, fill: str | None = None) -> Floats:
         """The evidence gap of every sample under a fill, by default the mean over the fills, (N,).
 
-        It is undefined (NaN) under fills whose blank series have the sample's class too: hiding cells brings it back to its
-        class. If that holds for all samples, none is left out.
+        It is undefined (NaN) under fills whose blank series have the sample's class too, or nearly its numbers: hiding cells
+        brings it back to its answer. If that holds for all samples, none is left out.
         """
         fills = list(self.open) if fill is None else [fill]
         kept = np.stack([self.open[f] for f in fills])  # (fills, N)

@@ -19,7 +19,7 @@ from timex.explainers.base import Explainer
 from timex.explainers.smoothed_gradients import ChosenWidth, Gradients, GradientsConfig
 from timex.metrics import Probe, distance_from, distinction, rank_correlation, stability, traits
 from timex.metrics.faithfulness import evidence_gap, top_cells
-from timex.metrics.hiding import Fill, Predict
+from timex.metrics.hiding import DIFFERS, Fill, Predict
 from timex.records import Baseline, Explanation, Series, as_series
 from timex.reference.adapt import model_hash
 from timex.reference.base import ReferenceModel
@@ -41,8 +41,6 @@ NOISE, MOVED = 0.05, 100
 """Small noise, in deviations of a channel, and the series that get it: they are explained twice more."""
 OTHER_FILLS: tuple[Fill, ...] = ("zero", "local", "draw")
 """Fills that a check asks about beside its own; a draw needs training series."""
-DIFFERS = 0.01
-"""Share of the evidence of numbers from which on an answer differs from a blank one: a tenth of the usual distance from it."""
 SPREAD_OF = 500
 """Training series whose answers give the unit of evidence of numbers; more are sampled."""
 
