@@ -105,6 +105,16 @@ class TestPlot:
 
 
 class TestHtml:
+    def test_every_colour_says_when_and_how_much(self):
+        p = np.zeros((9, 14, 1), dtype=np.float32)
+        p[0, 3:6], p[0, 9] = 0.875, 0.25
+        (figure,) = figures(make(d=1, attribution=p, mask=p > 0.5, sampling_rate=100.0)[0]._repr_html_())
+        notes = [r[0].text for r in figure.iter(f"{SVG}rect") if r.get("fill-opacity")]
+        assert notes == ["30 to 50: p = 0.88", "90: p = 0.25"]  # milliseconds, as on the axis
+        (figure,) = figures(make(d=1, attribution=-2 * p, signed=True, mask=None)[0]._repr_html_())
+        notes = [r[0].text for r in figure.iter(f"{SVG}rect") if r.get("fill-opacity")]
+        assert notes == ["4 to 6: attribution = -1.8", "10: attribution = -0.5"]
+
     def test_colours_and_strips_are_those_of_the_data(self):
         mask = np.zeros((9, 14, 1), dtype=bool)
         mask[0, 3:6] = True

@@ -35,12 +35,14 @@ class _Lanes:
 
     low: NDArray[np.float64]  # (D, S), as high, shade and the cells below
     high: NDArray[np.float64]
+    attribution: NDArray[np.float64]  # the strongest of every column
     shade: NDArray[np.int64]  # -SHADES..SHADES
     observed: NDArray[np.bool_]
     mask: NDArray[np.bool_] | None
     truth: NDArray[np.bool_] | None
     times: NDArray[np.float64]  # (S,)
     label: str
+    score: str  # what the attribution is called
 
     @property
     def edges(self) -> NDArray[np.float64]:
@@ -64,13 +66,20 @@ class _Lanes:
         return cls(
             low=low,
             high=high,
+            attribution=strongest[0, :, :s],
             shade=_shades(e, strongest)[0, :, :s],
             observed=columns.observed[0, :, :s],
             mask=None if e.mask is None else columns.any(e.mask[one])[0, :, :s],
             truth=None if truth is None else columns.any(truth[one])[0, :, :s],
             times=np.atleast_2d(columns.times)[0, :s],
             label=columns.clock.label,
+            score="p" if is_probability(e) else "attribution",
         )
+
+    def when(self, first: int, after: int) -> str:
+        """The time of some columns in words: one number, or the first and the last."""
+        start, end = self.times[first], self.times[after - 1]
+        return f"{start:g}" if after == first + 1 else f"{start:g} to {end:g}"
 
 
 def sample_svg(e: Explanation, i: int) -> str:
@@ -114,12 +123,14 @@ def _lane(lanes: _Lanes, k: int, y: int, height: int, name: str) -> str:
     for first, after, shade in _equal_runs(lanes.shade[k]):
         if shade:
             fill, opacity = (FOR if shade > 0 else AGAINST), abs(shade) / SHADES
-            parts.append(_rect(edges, first, after, y, height, f'fill="{fill}" fill-opacity="{opacity:.2f}"'))
+            values = lanes.attribution[k, first:after]
+            note = f"<title>{lanes.when(first, after)}: {lanes.score} = {values[np.abs(values).argmax()]:.2g}</title>"
+            parts.append(_rect(edges, first, after, y, height, f'fill="{fill}" fill-opacity="{opacity:.2f}"', note))
     for cells, top, thick, fill in ((lanes.truth, y, 5, TRUTH), (lanes.mask, y + height - 5, 5, "currentColor")):
         if cells is not None:
             found = runs(cells[k][:, None])
             for first, after in zip(found.first, found.after, strict=True):
-                when = f"{lanes.times[first]:g} to {lanes.times[after - 1]:g}"
+                when = lanes.when(first, after)
                 what = "known to decide" if cells is lanes.truth else "kept"
                 note = f"<title>{escape(name)}, {when}: {what}</title>"
                 parts.append(_rect(edges, first, after, top, thick, f'fill="{fill}"', note))
