@@ -164,6 +164,7 @@ SHORT = TimeXConfig(epochs=50, n_landmarks=2)
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The model has no linear layer")
 def test_timex_fitted_on_one_class_points_at_its_cells(one_class, tmp_path):
     means, series = one_class
     explainer = TimeX(means, target=2, config=SHORT, device="cpu").fit(series, progress=False)
@@ -181,6 +182,7 @@ def test_timex_fitted_on_one_class_points_at_its_cells(one_class, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The model has no linear layer")
 def test_timex_fitted_on_two_classes_leaves_the_third_out(one_class):
     means, series = one_class
     explainer = TimeX(means, target=(2, 1), classes=CLASSES, config=SHORT, device="cpu").fit(series.x, progress=False)
