@@ -16,7 +16,6 @@ from timex.bench.summary import Block, Row, blocks
 from timex.bench.tables import TABLES
 from timex.records import Explanation
 from timex.report.scores import CONTROLS
-from timex.report.style import INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,17 +150,20 @@ def forecast_panels(folder: Path, found: list[Block]) -> Iterator[tuple[str, Fig
 
 
 def _forecasts(e: Explanation, forecasts: Sequence[Sequence[float]]) -> Figure:
-    from timex.report.plots import SEQUENTIAL, line_look
+    """A row per window: its attribution, and its last hours with the forecast."""
+    from timex.report.plots import line_look
+    from timex.report.plots.style import MEDIUM
 
     figure, axes = _panels(2, len(e))
-    for (left, right), x, p, ahead in zip(axes, e.x, e.attribution, forecasts, strict=True):
-        n = len(x)
-        left.imshow(p.T, aspect="auto", cmap=SEQUENTIAL, extent=(0, n, x.min(), x.max()), vmin=0, vmax=1)
-        left.plot(np.arange(n) + 0.5, x[:, 0], color=INK, linewidth=0.8)
-        left.set(xlabel="hour", ylabel="oil temperature, standardised", title="attribution")
-        right.plot(np.arange(n - len(ahead), n) + 0.5, x[-len(ahead) :, 0], label="past", **line_look(0))
-        right.plot(np.arange(n, n + len(ahead)) + 0.5, ahead, label="forecast", **line_look(1))
-        right.set(xlabel="hour", title="forecast")
+    for i, ((left, right), ahead) in enumerate(zip(axes, forecasts, strict=True)):
+        e.plot(i, ax=left, title="attribution")
+        left.set(xlabel="hour", ylabel="oil temperature, standardised")
+        past = e.x[i, -len(ahead) :, 0]
+        hours = np.arange(e.x.shape[1] - len(ahead), e.x.shape[1] + len(ahead)) + 1
+        right.plot(hours[: len(ahead)], past, label="past", **line_look(0))
+        right.plot(hours[len(ahead) :], ahead, label="forecast", **line_look(1))
+        right.set(xlabel="hour")
+        right.set_title("forecast", loc="left", fontsize=MEDIUM)
         _tidy(right)
         right.legend(fontsize=SMALL, frameon=False)
     return figure
