@@ -37,7 +37,7 @@ from timex.reference import load_reference, save_reference
 from timex.reference.predict import model_predict
 from timex.reference.train import train_references
 from timex.registry import EXPLAINERS
-from timex.trust.interval import Interval
+from timex.trust.interval import Interval, plain
 
 KEY = ("data", "fit", "test", "model", "method")
 """What tells rows apart."""
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for method in left:
             rows.append({**facts, "method": method, "accuracy": accuracy, **measured(method, model, data, arguments)})
             print(name, method, *(f"{k} {v['mean']:.3f}" for k, v in rows[-1].items() if isinstance(v, dict)), flush=True)
-            write({"rows": rows}, arguments)
+            write({"rows": plain(rows)}, arguments)
 
 
 def measured_before(file: Path | None) -> Rows:
