@@ -35,7 +35,7 @@ SWAPS = {
     "mean_fill": "the mean for hidden cells",
     "unsmoothed": "not smoothed",
 }
-METRICS = {
+METRIC_TITLES = {
     "auprc_trapezoid": "AUPRC, trapezoid",
     "aup_rank": "AUP, ranks",
     "aur_rank": "AUR, ranks",
@@ -71,4 +71,4 @@ def metric_name(metric: str) -> str:
     >>> metric_name("auprc"), metric_name("late_share")
     ('AUPRC', 'late share')
     """
-    return METRICS.get(metric, metric.upper() if metric.isalpha() and len(metric) < 6 else metric.replace("_", " "))
+    return METRIC_TITLES.get(metric, metric.upper() if metric.isalpha() and len(metric) < 6 else metric.replace("_", " "))

@@ -22,7 +22,7 @@ from timex.report import overview, style
 from timex.report.embed import FINE, LEVELS, SPANS, Arrays, Columns, encode, pack_method, pack_series, quantise
 from timex.report.places import Projection, features, nearest, project
 from timex.report.samples import channel_names, check_same_samples, class_name
-from timex.report.scores import CONTROLS, METRICS
+from timex.report.scores import CONTROLS, METRIC_TITLES
 from timex.report.template import filled, plain
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def _score_facts(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     used = {metric for row in scores.values() for metric in row}
     return {
         "scores": plain(scores),
-        "metrics": {name: metric._asdict() for name, metric in METRICS.items() if name in used},
+        "metrics": {name: metric._asdict() for name, metric in METRIC_TITLES.items() if name in used},
         "controls": CONTROLS,
     }
 

@@ -16,7 +16,7 @@ class Metric(NamedTuple):
     definition: str
 
 
-METRICS = {
+METRIC_TITLES = {
     "auprc": Metric("AUPRC", "higher", "Area under precision over recall for the cells known to decide the class."),
     "auprc_trapezoid": Metric("AUPRC, trapezoid", "higher", "AUPRC with straight lines between the points of the curve."),
     "aup": Metric("AUP", "higher", "Area under precision as a function of the threshold; depends on the spread of the scores."),
