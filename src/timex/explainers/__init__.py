@@ -1,4 +1,4 @@
-"""Explainers to compare with, one a file, and controls that see no model at all."""
+"""Explainers to compare TimeX with, by family, and controls that ignore the model."""
 
 from timex.explainers.controls import Amplitude, Centre, Random, RandomConfig
 from timex.explainers.cortx import CoRTX, CoRTXConfig

@@ -1,4 +1,4 @@
-"""Some samples as an explainer sees them: their tensors, how many fit at once, their random numbers, their finite answers.
+"""The batch that an explainer receives, its size, random numbers for each sample, and the check for finite values.
 
 Shapes: B samples of a chunk, T time steps, D channels, C classes.
 """
@@ -19,7 +19,7 @@ CHUNK_CELLS_MAX = 2**28
 
 
 class Batch(NamedTuple):
-    """Samples on the device, as `_explain` gets them.
+    """Samples on the device: the argument of `_explain`.
 
     Attributes:
         x: Series, (B, T, D).

@@ -65,8 +65,8 @@ class CoRTXReport:
 class Network(nn.Module):
     """An encoder over steps and a head that gives every cell a value for every class.
 
-    The authors' head sees one vector per sample. A series is explained step by step here: the contrastive loss compares means
-    over time, the head reads each step's own vector.
+    The authors' head receives one vector per sample. Here the contrastive loss compares means over time, and the head receives
+    the vector of each step.
 
     Args:
         n_channels: D.
@@ -97,7 +97,7 @@ class Network(nn.Module):
 class Contrast:
     """The engine's program of the first training: InfoNCE of a sample's positive against the other samples."""
 
-    stackable = False  # it runs the explained model, which vmap may not be able to stack
+    stackable = False  # it runs the explained model, which vmap may not support
 
     def __init__(self, module: Network, positives: Callable[[Tensors, Noise], Tensor], temperature: float) -> None:
         self.module, self.positives, self.temperature = module, positives, temperature
@@ -112,7 +112,7 @@ class Contrast:
         return {"loss": info_nce(h, positive, self.temperature)}
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """The same on validation data."""
+        """The contrastive loss on validation data."""
         return {"criterion": self.loss(params, frozen, val, hyper, noise)["loss"]}
 
 
@@ -125,7 +125,7 @@ class Regression:
         self.module = module
 
     def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """Error over the cells that exist."""
+        """Mean squared error over the existing cells."""
         out = functional_call(self.module, params, (batch["x"], batch.get("times"), batch.get("observed")))
         error = ((out - batch["values"]) ** 2).mean(-1)  # (B, T, D)
         if "observed" not in batch:
@@ -133,7 +133,7 @@ class Regression:
         return {"loss": (error * batch["observed"]).sum() / batch["observed"].sum().clamp(min=1)}
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """The same on validation labels."""
+        """The error on validation samples."""
         return {"criterion": self.loss(params, frozen, val, hyper, noise)["loss"]}
 
 
@@ -190,7 +190,7 @@ class CoRTX(Explainer[Taught]):
         labelled = self._labels(train, max(2, round(c.label_share * len(train["x"]))))
         held = self._labels(val, max(2, len(labelled["x"]) // 5))
         schedule = engine.Schedule(epochs=c.epochs, batch_size=c.batch_size, decay=True, patience=max(20, c.epochs // 4))
-        # values at deviation 1, so that one learning rate suits every model
+        # values are scaled to deviation 1, so that one learning rate suits every model
         scale = labelled["values"].std().clamp(min=1e-12)
         for part in (labelled, held):
             part["values"] = part["values"] / scale
@@ -230,10 +230,10 @@ class CoRTX(Explainer[Taught]):
 
     @torch.no_grad()
     def _positives(self, batch: Tensors, noise: Noise) -> Tensor:
-        """Of the masked copies of every series the one whose prediction stays closest, (B, T, D)."""
+        """The masked copy of every series whose prediction changes least, (B, T, D)."""
         x, m = batch["x"], self.config.copies
         b, t, d = x.shape
-        share = noise.uniform(b, m, 1, 1)  # copies from nearly empty to nearly whole
+        share = noise.uniform(b, m, 1, 1)  # share of the cells that a copy keeps
         copies = x[:, None] * (noise.uniform(b, m, t, d) < share)
         place = torch.arange(b, device=x.device)
         extra = (batch.get("times"), batch.get("observed"))

@@ -1,4 +1,4 @@
-"""Cutting every channel of every series into segments: at equal distances, where its mean changes, or where its shapes do.
+"""Cutting every channel of every series into segments: of equal length, where its mean changes, or where its shapes change.
 
 Shapes: B samples, T time steps, D channels; P segments of a channel.
 """
@@ -49,11 +49,11 @@ def change_points(x: Tensor, observed: Tensor | None, n_segments: int) -> Tensor
 
 
 def shape_changes(x: Tensor, observed: Tensor | None, n_segments: int) -> Tensor:
-    """Whether a segment begins at a cell, (B, T, D): every channel is cut where fewest shapes are repeated across, P - 1 times.
+    """Whether a segment begins at a cell, (B, T, D): every channel is cut where its shapes change, P - 1 times.
 
     After FLUSS (Gharghabi et al., 2017): an arc leads from every window to the most similar other one, by the matrix profile.
-    Windows of one regime resemble each other, so few arcs cross its ends. Cuts have the fewest arcs for their place, and lie at
-    least a window apart while there is room. Missing cells count as zero.
+    Windows of one regime resemble each other, so few arcs cross the borders of a regime. Cuts lie where fewest arcs cross,
+    relative to random arcs, and at least a window apart if possible. Missing cells count as zero.
     """
     b, t, d = x.shape
     p = min(n_segments, t)

@@ -71,7 +71,7 @@ class SaliencyGuided:
         return self._terms(params, batch, noise, noise)
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """The same on validation data, without dropout and with the same noise every epoch."""
+        """The loss on validation data, without dropout and with the same noise in every epoch."""
         with torch.enable_grad():  # the mask depends on gradients
             terms = self._terms(params, val, noise, None)
         agree = (self._logits(params, val["x"], val, None).argmax(-1) == val["predicted"]).float().mean()

@@ -1,4 +1,4 @@
-"""Integrated gradients of the log-odds from the training mean, smoothed over time: the strongest method that learns nothing.
+"""Integrated gradients of the log-odds from the training mean, smoothed over time.
 
 Shapes: B samples, T time steps, D channels, C classes.
 """
@@ -41,7 +41,7 @@ class GradientsConfig(Settings):
 
 @dataclass(frozen=True)
 class ChosenWidth:
-    """What `Gradients` takes from data: the baseline of its path and the width of its smoothing.
+    """The fitted state of `Gradients`: the baseline of the path and the width of the smoothing.
 
     Attributes:
         baseline: Mean and standard deviation of every cell of the training series.
@@ -62,9 +62,9 @@ class ChosenWidth:
 class Gradients(Explainer[ChosenWidth]):
     """Integrated gradients of the log-odds (after Sundararajan et al., 2017), from the training mean, unsigned and smoothed.
 
-    |sum over points of (x - b) * d e(b + a (x - b)) / dx|, e the log-odds of the class and b the mean of the training series.
-    The width of the smoothing is the one with the largest gap: the share of the evidence in the highest cells less the share
-    in the rest, by the model's answers.
+    score = |(x - b) * mean over a of de / dx at b + a (x - b)|, smoothed by a Gaussian over time. e is the log-odds of the
+    class, b the mean of the training series. The width of the Gaussian is the one with the largest gap: the share of the
+    evidence in the highest cells less the share in the others, measured with the model.
 
     Fitting takes seconds: it averages the training series and explains at most 256 validation series.
     """

@@ -1,4 +1,4 @@
-"""Which series a fit learns from, and which it is validated on.
+"""The split of series into a part that a fit trains on and a part that it is validated on.
 
 Shapes: N samples, T time steps, D channels.
 """
@@ -43,7 +43,7 @@ def split(train: Series, val: Series | None, seed: int, most: int) -> tuple[Seri
 def drawn(x: Any, x_val: Any, y: Any, seed: int, most: int | None, most_val: int) -> tuple[Series, Any, Any, Indices]:
     """The series that a fit uses of those that are stored: to train and to validate on, labels, and the former's indices.
 
-    They are those that the fit would use of the same series in memory.
+    A fit to the same series in memory uses the same ones.
     """
     with Stored(x) as stored:
         if x_val is None:

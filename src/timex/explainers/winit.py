@@ -1,4 +1,4 @@
-"""WinIT (Leung et al., 2023): what a cell adds to the effect of not knowing a window of its channel.
+"""WinIT (Leung et al., 2023): what a cell adds to the effect of replacing a window of its channel.
 
 Shapes: B samples, T time steps, D channels, C classes, W steps of a window, R draws, Q windows, H units.
 """
@@ -26,10 +26,10 @@ from timex.reference.wrapped import Wrapped
 from timex.settings import Settings, setting
 
 SHORTEST = 8
-"""Steps of the shortest series shown to a model: what our CNN needs to pool three times."""
+"""Steps of the shortest series that a model receives: our CNN pools three times."""
 HALF_LOG_TAU = 0.5 * math.log(2 * math.pi)
 MIN_STD = 1e-3
-"""Smallest deviation of a forecast, in units of the channel's own: keeps the likelihood bounded."""
+"""Smallest deviation of a forecast, in deviations of the channel. It keeps the likelihood bounded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +95,7 @@ class Forecast:
         self.generator, self.window = generator, window
 
     def loss(self, params: Tensors, frozen: Tensors, batch: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """Mean negative log-likelihood of the cells that exist."""
+        """Mean negative log-likelihood of the existing cells."""
         mean, std = functional_call(self.generator, params, (batch["x"],))
         channel = frozen["channel"]
         future = ahead(batch["x"].index_select(2, channel)[..., 0], self.window)  # (B, T, W)
@@ -104,7 +104,7 @@ class Forecast:
         return {"loss": (nll * exists).sum() / exists.sum().clamp(min=1)}
 
     def criterion(self, params: Tensors, frozen: Tensors, val: Tensors, hyper: Tensors, noise: Noise) -> Tensors:
-        """The same on validation data."""
+        """The negative log-likelihood on validation data."""
         return {"criterion": self.loss(params, frozen, val, hyper, noise)["loss"]}
 
 
@@ -217,7 +217,7 @@ class WinIT(Explainer[Forecasters]):
 
 
 def reads_any_length(model: nn.Module) -> bool:
-    """Whether a model is known to read series shorter than those it was made for: our own do."""
+    """Whether a model is known to accept series shorter than those of its training: models of `timex.reference` are."""
     return isinstance(model, ReferenceModel) and not isinstance(model, Wrapped | BlackBox)
 
 
