@@ -39,6 +39,14 @@ class Keeps(Explainer):
         return {"attribution": attribution, "mask": mask}
 
 
+class KeepsNothing(Keeps):
+    """Has an empty mask."""
+
+    def _explain(self, batch):
+        found = super()._explain(batch)
+        return {**found, "mask": torch.zeros_like(found["mask"])}
+
+
 class KeepsOther(Keeps):
     """Keeps a cell that the model ignores."""
 
@@ -113,6 +121,20 @@ def test_cells_outside_the_mask_are_edited_where_kept_ones_change_nothing():
     assert found.valid.all()
     np.testing.assert_array_equal(found.within_mask, 0)
     assert not counterfactual(KeepsOther(Linear()), x[:12], x, within="mask").valid.any()
+
+
+def test_an_empty_mask_leaves_the_other_cells():
+    x = series(60)
+    assert counterfactual(KeepsNothing(Linear()), x[:12], x).valid.all()
+    found = counterfactual(KeepsNothing(Linear()), x[:12], x, within="mask")
+    assert not found.valid.any()
+    np.testing.assert_array_equal(found.edited, x[:12])
+
+
+def test_models_of_numbers_are_refused():
+    x = series(60)
+    with pytest.raises(ValueError, match="Expected a classifier, got a model of numbers"):
+        counterfactual(GradientXInput(Linear(), task="regress", target=0), x[:2], x)
 
 
 def test_measures_by_hand():
