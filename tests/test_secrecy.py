@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import timex
+from timex.io.files import write_series
 
 SOURCES = sorted(Path(timex.__file__).parent.rglob("*.py"))
 FORBIDDEN = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "socket", "urllib", "http", "requests"}
@@ -48,6 +49,13 @@ def test_no_command_opens_a_socket(tmp_path):
     run(tmp_path, "fit", "--reference", "m", "--data", "freqshapes", "--epochs", 1, "--out", "e")
     run(tmp_path, "explain", "--explainer", "e", "--data", "freqshapes", "--out", "e/explanations.npz")
     run(tmp_path, "report", "e")
+    write_series(tmp_path / "few.npz", timex.load_dataset("freqshapes").test.take(slice(0, 24)))
+    run(tmp_path, "evaluate", "--explainer", "e", "--data", "few.npz", "--out", "scores.json")
+    run(tmp_path, "check", "e", "--data", "few.npz", "--out", "check.json")
+    run(tmp_path, "compare", "e", "--data", "few.npz", "--methods", "saliency", "--out", "compare.json")
+    run(tmp_path, "export", "e", "--format", "torch")
+    assert {path.name for path in tmp_path.glob("*.json")} == {"scores.json", "check.json", "compare.json"}
+    assert (tmp_path / "e/explainer.pt2").is_file()
     fitted = json.loads((tmp_path / "e/explainer.json").read_text())
     reference = json.loads((tmp_path / "m/reference.json").read_text())
     explanation = timex.Explanation.load(tmp_path / "e/explanations.npz")
