@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # Two workers; conftest.py gives each of them one thread. worksteal keeps neighbouring tests and their fixtures together.
 PYTEST := $(BIN)/python -m pytest -q --numprocesses 2 --dist worksteal
 
-.PHONY: demo test test-slow check format lint types docs clean
+.PHONY: demo test test-slow test-models check format lint types docs clean
 
 demo: $(CORE)
 	$(BIN)/timex demo --out demo
@@ -18,6 +18,16 @@ test: lint types
 
 test-slow: $(MODELS)
 	$(PYTEST) -m slow
+
+# Packages that bound others below the versions pinned here are installed without what they ask for, most of which is not used.
+# torchvision, which fastai asks for, would be that of a torch for GPUs.
+test-models: $(MODELS)
+	$(PIP) deprecated numba                                            # for aeon
+	$(PIP) fastcore fastdownload fastprogress fasttransform psutil     # for tsai
+	$(PIP) coreforecast pytorch-lightning utilsforecast                # for neuralforecast
+	$(PIP) cachetools opencv-python-headless scikit-image              # for Quantus
+	$(PIP) --no-deps aeon==1.6.0 fastai==2.8.12 neuralforecast==3.3.0 quantus==0.6.0 tsai==1.0.1
+	$(PYTEST) tests/models tests/explainers/test_consumers.py
 
 check: format test
 

@@ -3,7 +3,9 @@
 Shapes: distinct N, T, D and C per architecture, so that swapped axes fail.
 """
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,6 +140,16 @@ def test_tensors_views_and_read_only_arrays_are_as_good(name):
     frozen.flags.writeable = False
     for view in (torch.as_tensor(x), frozen, x[:, ::-1].copy()[:, ::-1], x.tolist()):
         np.testing.assert_allclose(explainer.explain(view).attribution, expected, atol=1e-6)
+
+
+def test_the_documentation_has_every_class_attribute():
+    """The table of docs/add-your-own.md: each attribute that has a default, and its default."""
+    page = (Path(__file__).parents[1] / "docs" / "add-your-own.md").read_text().split("Class attributes say")[1]
+    rows = re.findall(r"^\| `(\w+)` \| `(.*?)` \|", page.split("\n## ")[0], flags=re.MULTILINE)
+    flags = [name for name, kind in Explainer.__annotations__.items() if "ClassVar" in kind and hasattr(Explainer, name)]
+    defaults = {name: getattr(Explainer, name) for name in flags}
+    shown = {name: v.__name__ if isinstance(v, type) else repr(v).replace("'", '"') for name, v in defaults.items()}
+    assert dict(rows) == shown
 
 
 def test_unknown_explainer_lists_the_known():
