@@ -35,11 +35,11 @@ from timex.metrics.faithfulness import cpd, evidence_gap
 from timex.records import Dataset
 from timex.reference import load_reference, save_reference
 from timex.reference.predict import model_predict
-from timex.reference.train import train_references
+from timex.reference.train import macro_f1, train_references
 from timex.registry import EXPLAINERS
 from timex.trust.interval import Interval, plain
 
-KEY = ("data", "fit", "test", "model", "method")
+KEY = ("data", "fit", "test", "model", "trained_on", "method")
 """What tells rows apart."""
 TRUTH = ("auprc", "aup", "aur")
 """Scores against the known cells."""
@@ -68,7 +68,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser(__doc__)
     options.add_argument("--data", nargs="+", default=["heldout_levels", "heldout_ramps", "freqshapes"], help="NAME[:FIT:TEST]")
     options.add_argument("--methods", nargs="+", default=list(EXPLAINERS))
-    options.add_argument("--model", choices=("reference", "gru"), default="reference")
+    options.add_argument("--model", choices=("reference", "cnn", "lstm", "gru"), default="reference")
+    options.add_argument("--trained-on", type=int, help="training series of the model, at most; by default all")
     options.add_argument("--models", type=Path, default=Path("runs/neighbours"))
     options.add_argument("--fit", type=int, default=500, help="training series that a method is fitted on, at most")
     options.add_argument("--test", type=int, default=100, help="test series that it explains, at most")
@@ -82,12 +83,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         whole = data_of(name, smoke=arguments.smoke)
         data = replace(whole, train=few(whole.train, n_fit), val=few(whole.val, 256), test=few(whole.test, n_test))
         facts = {"data": name, "fit": len(data.train), "test": len(data.test), "model": arguments.model}
+        facts["trained_on"] = arguments.trained_on or len(whole.train)
         left = [method for method in arguments.methods if (*facts.values(), method) not in done]
         if not left:
             continue
-        model, accuracy = model_of(name, whole, arguments)
+        model, f1 = model_of(name, whole, arguments)
         for method in left:
-            rows.append({**facts, "method": method, "accuracy": accuracy, **measured(method, model, data, arguments)})
+            rows.append({**facts, "method": method, "f1": f1, **measured(method, model, data, arguments)})
             print(name, method, *(f"{k} {v['mean']:.3f}" for k, v in rows[-1].items() if isinstance(v, dict)), flush=True)
             write({"rows": plain(rows)}, arguments)
 
@@ -144,12 +146,16 @@ def calls(explainer: Explainer[Any], shape: tuple[int, ...]) -> int:
 
 
 def model_of(name: str, data: Dataset, arguments: Any) -> tuple[nn.Module, float]:
-    """The model of a data set, trained once on all its series and kept, and its accuracy on the whole test part."""
+    """The model of a data set, trained once and kept, and its macro-F1 on the whole test part."""
     models = arguments.models / "smoke" if arguments.smoke else arguments.models
+    if arguments.trained_on is not None:
+        data = replace(data, train=few(data.train, arguments.trained_on))
+        models = models / f"{arguments.trained_on}-series"
     if arguments.model == "gru":
         model: nn.Module = gru(models / f"{name}-gru.safetensors", data, 1 if arguments.smoke else EPOCHS)
     else:
-        arch = BATTERY[name].arch if name in BATTERY else "transformer"
+        usual = BATTERY[name].arch if name in BATTERY else "transformer"
+        arch = usual if arguments.model == "reference" else arguments.model
         folder = models / f"{name}-{arch}"
         if not (folder / "reference.json").exists():
             (trained,) = train_references(
@@ -157,13 +163,13 @@ def model_of(name: str, data: Dataset, arguments: Any) -> tuple[nn.Module, float
             )
             save_reference(trained.model, folder)
         model = load_reference(folder)
-    with torch.no_grad():
-        predicted = model(torch.as_tensor(data.test.x)).argmax(1).numpy()
-    return model, float((predicted == data.test.labels).mean())
+    predict = model_predict(model, arguments.device, attention=False)
+    answers = torch.as_tensor(predict(data.test.x, data.test.observed))
+    return model, float(macro_f1(answers, torch.as_tensor(data.test.labels)))
 
 
 def gru(file: Path, data: Dataset, epochs: int) -> nn.Module:
-    """The GRU of a data set with the best validation accuracy of its epochs."""
+    """The GRU of a data set with the best validation macro-F1 of its epochs."""
     torch.manual_seed(0)
     model = Recurrent(data.train.shape[2], len(data.classes))
     if file.exists():
@@ -178,9 +184,9 @@ def gru(file: Path, data: Dataset, epochs: int) -> nn.Module:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimiser.step()
         with torch.no_grad():
-            accuracy = float((model(held).argmax(1).numpy() == data.val.labels).mean())
-        if accuracy > best:
-            best, state = accuracy, {name: v.clone() for name, v in model.state_dict().items()}
+            f1 = macro_f1(model(held), torch.as_tensor(data.val.labels))
+        if f1 > best:
+            best, state = float(f1), {name: v.clone() for name, v in model.state_dict().items()}
     model.load_state_dict(state)
     file.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(file) as beside:  # after the last epoch alone: a training that was stopped begins again
