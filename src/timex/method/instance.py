@@ -123,7 +123,7 @@ class InstanceObjective:
 
 def conditioned(conditioner: nn.Module | None, params: Tensors, x: Tensor, mask: Tensor) -> Tensor:
     """The series that the conditioner makes with the weights of `params`, (B, T, D)."""
-    assert conditioner is not None
+    assert conditioner is not None  # the models of this objective have one
     weights = {name.removeprefix(CONDITIONER): v for name, v in params.items() if name.startswith(CONDITIONER)}
     made = functional_call(conditioner, weights, (x, mask))
     assert isinstance(made, Tensor)

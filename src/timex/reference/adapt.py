@@ -23,7 +23,7 @@ from timex.reference.student import Distilled
 from timex.reference.wrapped import Decided, Wrapped
 
 TRIED = 256
-"""Series on which a model is tried, at most."""
+"""Largest number of series in the trial of a model."""
 
 
 def adapt(model: Any, x: ArrayLike | Tensor | Series | None = None, **how: Unpack[How]) -> ReferenceModel:
@@ -65,7 +65,7 @@ def tried(model: ReferenceModel, series: Series, scale_numbers: bool = False) ->
 
 
 def found(model: ReferenceModel) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What was found about a model or learned in its place, as JSON values and tensors; `readapted` takes both."""
+    """What the trial of a model found, or the student of a black box, as JSON values and tensors; `readapted` takes both."""
     if isinstance(model, Wrapped) and model.decided is not None:
         return asdict(model.decided), {}
     if isinstance(model, Distilled):
@@ -85,7 +85,7 @@ def readapted(
 
 
 def model_hash(model: ReferenceModel) -> str:
-    """The SHA-256 of the weights of the explained model; empty for a black box, whose weights nobody sees."""
+    """The SHA-256 of the weights of the explained model; empty for a black box, whose weights are unknown."""
     if isinstance(model, BlackBox | Distilled):
         return ""
     return model.fingerprint if isinstance(model, Wrapped) else weights_hash(model)

@@ -18,7 +18,7 @@ from timex.engine import Noise
 from timex.io.folder import read_folder, readable, write_folder
 
 MOST = 10**9
-"""Steps, channels, classes, layers and heads of a model, at most."""
+"""Largest number of steps, channels, classes, layers or heads of a model."""
 
 
 class Output(NamedTuple):

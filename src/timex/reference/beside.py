@@ -1,7 +1,8 @@
 """What belongs to a series beside its values, such as the age of a patient: models that have parameters for it get it.
 
-Every pass through a model would need one argument more. Instead, whoever has a batch of series puts its extras in force for the
-passes of that batch. A pass over another number of series is refused, so that no series gets the extras of another one.
+With an argument for extras, every function between the batch and the model would have to hand it on. Instead, the code that
+has a batch of series opens the context `beside` around its passes through the model, and the model's adapter reads the extras
+there. A pass over another number of series is refused, so that no series gets the extras of another one.
 
 Shapes: B series.
 """

@@ -1,4 +1,4 @@
-"""Models that give answers and no gradients: estimators, functions, ONNX sessions. And a student that stands in for them.
+"""Models that give answers and no gradients: estimators, functions, ONNX sessions.
 
 Shapes: N, B samples, T time steps, D channels, C classes, Z the width of the student's embedding.
 """
@@ -25,11 +25,11 @@ from timex.reference.beside import given, parameters_of
 log = logging.getLogger(__name__)
 
 BATCH = 1024
-"""Series in one call, at most."""
+"""Largest number of series in one call."""
 TWICE = 4
-"""Series that are asked for twice, to notice answers that depend on chance."""
+"""Number of series that the model answers twice, to notice answers that depend on chance."""
 CACHED = 65_536
-"""Answers that are kept, at most; each later call for the same series is free."""
+"""Largest number of answers in the cache; the model is not called again for a series in the cache."""
 
 
 Arrays = dict[str, NDArray[Any]]
@@ -43,7 +43,7 @@ class Answering(NamedTuple):
 
 
 def answering(model: Any) -> Answering:
-    """The function of a black box to call, or a `ValueError` for what is no model."""
+    """The function that a black box is called by; raises a `ValueError` for an object that is no model."""
     for kind in ("predict_proba", "decision_function"):
         if callable(getattr(model, kind, None)):
             return Answering(getattr(model, kind), kind)
@@ -60,9 +60,9 @@ def answering(model: Any) -> Answering:
 
 
 class BlackBox(ReferenceModel):
-    """A model that can only be asked. Its embedding is its answer.
+    """A model that gives answers alone. Its embedding is its answer.
 
-    Answers are cached by series and asked for in batches, since a call may be slow or cost money.
+    The model is called on batches, and answers are cached by series, since a call may be slow or cost money.
 
     Args:
         model: An estimator, a function or an ONNX Runtime session.
@@ -70,8 +70,8 @@ class BlackBox(ReferenceModel):
             parameters called `times`, `observed`, `lengths` or as an extra of the series gets these too, as arrays.
 
     Attributes:
-        asked: How many series the model was asked about.
-        calls: In how many calls.
+        asked: Number of series that the model was called on.
+        calls: Number of calls.
     """
 
     arch = "black box"
@@ -100,7 +100,7 @@ class BlackBox(ReferenceModel):
     def tried(
         self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None, *, scale_numbers: bool = False
     ) -> Self:
-        """Ask about a few series (B, T, D): find the shape that the model takes, and whether it gives probabilities."""
+        """Call the model on a few series (B, T, D): find the shape that it takes, and whether it gives probabilities."""
         if self.flat is None:
             self.n_steps, self.n_channels = x.shape[1:]
             self.flat = self._takes_flat(x[:2], {name: v[:2] for name, v in self._beside(x, times, observed).items()})
@@ -123,7 +123,7 @@ class BlackBox(ReferenceModel):
         mask: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Output:
-        """The answer, as embedding and as logits (B, C); it has no gradient."""
+        """The answer, both as embedding and as logits (B, C), without a gradient."""
         logits = self._logits(self._raw(x, times, observed))
         return Output(logits, logits)
 
@@ -135,23 +135,23 @@ class BlackBox(ReferenceModel):
         return f"lambda x, observed: {call}(np.where(observed, x, np.nan){rows}) as the model"
 
     def _logits(self, raw: Tensor) -> Tensor:
-        """What answers (B, C) say as logits."""
+        """Answers (B, C) as logits."""
         return about(log_probabilities(raw) if self.log else raw, self.how.about)
 
     def _beside(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Arrays:
-        """What the function has parameters for beside the series, by name."""
+        """The arrays beside the series that the function has parameters for, by name."""
         every = {name: value.detach().cpu().numpy() for name, value in given(self.extras, x, times, observed).items()}
         if "observed" in every and self.how.layout == "BDT":
             every["observed"] = every["observed"].transpose(0, 2, 1)
         return every
 
     def _asked_again(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
-        """Answers to the first few series, past the cache."""
+        """Answers to the first few series, without the cache."""
         more = {name: v[:TWICE] for name, v in self._beside(x, times, observed).items()}
         return torch.from_numpy(self._ask(x[:TWICE].detach().cpu().float().numpy(), more))
 
     def _raw(self, x: Tensor, times: Tensor | None, observed: Tensor | None) -> Tensor:
-        """The answers as the task reads them, (B, C), from the cache where they are known."""
+        """The answers as the task reads them, (B, C); answers in the cache cost no call."""
         rows, more = x.detach().cpu().float().numpy(), self._beside(x, times, observed)
         keys = [
             hashlib.blake2b(b"".join(v[i].tobytes() for v in (rows, *more.values())), digest_size=16).digest()
@@ -201,7 +201,7 @@ class BlackBox(ReferenceModel):
         return torch.from_numpy((predicted[:, None] == np.asarray(classes)).astype(np.float32))
 
     def _takes_flat(self, x: Tensor, more: Arrays) -> bool:
-        """Whether the model takes (N, T * D): it says so, or it fails on (N, T, D)."""
+        """Whether the model takes (N, T * D): its `n_features_in_` is T * D, or it fails on (N, T, D)."""
         features = getattr(self.model, "n_features_in_", None)
         if features is not None and int(features) == x[0].numel():
             return True

@@ -38,7 +38,7 @@ def without_history(module: nn.Module) -> dict[int, Tensor]:
 
 
 def _deep_copy(module: nn.Module) -> nn.Module:
-    """A copy of a user's module, or a `ValueError` if it has none."""
+    """A copy of a user's module; raises a `ValueError` if it cannot be copied."""
     try:
         return copy.deepcopy(module, without_history(module))
     except Exception as error:

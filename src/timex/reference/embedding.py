@@ -32,7 +32,7 @@ class Tap:
 
 
 def find_layer(module: nn.Module, name: str) -> str:
-    """`name` if the module has such a layer, else a `ValueError` with the near misses."""
+    """`name` if the module has such a layer; raises a `ValueError` with similar names otherwise."""
     names = [n for n, _ in module.named_modules() if n]
     if name in names:
         return name

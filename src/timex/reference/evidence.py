@@ -54,10 +54,10 @@ def evidence(view: Tensor, answer: Tensor, spread: Tensor | float | None = None)
 
 
 def open_share(answer: Tensor, blank: Tensor) -> Tensor:
-    """How open the predicted class is before anything is seen, (B,): 0 if a blank series gets it for sure, 1 if not at all.
+    """How open the predicted class is for a blank series, (B,), from 0 to 1.
 
-    A blank series without an opinion, with the probability 1 / C for each class, also gives 1. The evidence of a class that the
-    model gives to a blank series says little about cells: the class stays, whatever is hidden.
+    It is 0 if the blank series surely gets this class, and 1 if the class has a probability of at most 1 / C there. The
+    evidence of a class that the model gives to a blank series says little about cells: the class stays, whatever is hidden.
 
     Args:
         answer: Logits of the series, (B, C).

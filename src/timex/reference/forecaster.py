@@ -48,10 +48,10 @@ class QueryLayer(DecoderLayer):
 
 
 class Forecaster(ReferenceModel):
-    """The vanilla forecasting transformer. z is the maximum over the decoder's states; what is read from each state is by how
-    much the first channel will have changed since its last value: hours ahead begin where the past ends.
+    """The vanilla forecasting transformer. z is the maximum over the decoder's states.
 
-    Since y is no function of z alone, it has no head: ask for `output`.
+    Each state gives the change of the first channel since its last value: hours ahead begin where the past ends. The forecast
+    is no function of z alone, so the model has no head: call `output`.
 
     Args:
         n_channels: D.

@@ -1,4 +1,4 @@
-"""Trials of a foreign model before anything is learned from it: each names what is wrong and what to pass instead.
+"""Trials of a model before a fit: each of their messages names what is wrong and what to pass instead.
 
 Shapes: B samples, T time steps, D channels, C classes.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def failure(model: Wrapped, error: Exception, x: Tensor, times: Tensor | None, observed: Tensor | None) -> ValueError:
-    """What to change where a model fails on series."""
+    """An error that says what to change, for a model that fails on series."""
     words = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
     if isinstance(error, TypeError) and "argument" in str(error) and "required positional" in str(error):
         return ValueError(
@@ -64,7 +64,7 @@ def _runs(model: Wrapped, x: Tensor, times: Tensor | None, observed: Tensor | No
 
 
 def require_gradient(model: ReferenceModel, x: Tensor, times: Tensor | None, observed: Tensor | None, method: str) -> None:
-    """Refuse a model through which no gradient reaches x, nor a fraction of it."""
+    """Refuse a model through which no gradient reaches x, nor x times a half or a tenth."""
     with torch.enable_grad():
         found = [_gradient(model, scale * x, times, observed) for scale in (1.0, 0.5, 0.1)]  # a sure answer has none at x
     if all(gradient is None or bool((gradient == 0).all()) for gradient in found):

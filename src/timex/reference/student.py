@@ -28,15 +28,15 @@ log = logging.getLogger(__name__)
 COPIES = 4
 """Altered copies of every series whose answers the student learns beside those of the series."""
 MOST = 4096
-"""Series that a black box is asked about, at most, their copies not counted."""
+"""Largest number of series that a black box is called on, copies not counted."""
 LEAST = 32
-"""Series that are used however long they are."""
+"""Smallest number of series, however long they are."""
 MOST_CELLS = 2**27
-"""Cells of these series and their copies, at most: 512 MB. Fewer long or wide series are used."""
+"""Largest number of cells of these series and their copies: 512 MB. It lowers the number of long or wide series."""
 PIECES = 8
 """A series is cut into about this many stretches per channel; a copy keeps a random share of them."""
 STEPS = 1000
-"""Training steps, about."""
+"""Approximate number of training steps."""
 BATCH = 128
 HELD_OUT = 0.1
 FAITHFUL = 0.85
@@ -87,7 +87,7 @@ class Distilled(ReferenceModel):
 
     @classmethod
     def restored(cls, black_box: BlackBox, config: Mapping[str, Any], tensors: Tensors) -> Distilled:
-        """The student with the weights that it had."""
+        """The student with saved weights."""
         arch = _architecture(config["n_steps"])[0]
         student = built(lambda: initialised(arch, config, seed=0), config, grouped(tensors, "student."))
         model = cls(black_box, student, {name: tensors[name] for name in ("mean", "std", "offset", "scale")})

@@ -32,7 +32,7 @@ READS_NAN = "forward=lambda model, x, observed: model(x.masked_fill(~observed, f
 
 @dataclass(frozen=True)
 class Decided:
-    """What was found by running a model on a few series; saved with an explainer.
+    """What the trial of a model on a few series found; it is saved with an explainer.
 
     Attributes:
         tap: Where the embedding is taken.
@@ -48,7 +48,7 @@ class Decided:
 
     @classmethod
     def restored(cls, saved: Mapping[str, Any]) -> Decided:
-        """What `dataclasses.asdict` made of it, read back from JSON."""
+        """The record from its values as JSON holds them."""
         return cls(Tap(**saved["tap"]), saved["log"], tuple(saved["offset"]), tuple(saved["scale"]))
 
 
@@ -94,7 +94,7 @@ class Wrapped(ReferenceModel):
     def tried(
         self, x: Tensor, times: Tensor | None = None, observed: Tensor | None = None, *, scale_numbers: bool = False
     ) -> Self:
-        """Run the model on a few series (B, T, D), once: find what is not given, and refuse what cannot be explained.
+        """Run the model once on a few series (B, T, D): find what the keywords leave open, and refuse what cannot be explained.
 
         Args:
             x: Series.
@@ -126,7 +126,7 @@ class Wrapped(ReferenceModel):
         return logits_of_answer(answer_tensor(value, self.how, len(x)), self.how, x)
 
     def decide(self, decided: Decided) -> None:
-        """Take what a trial found, or an earlier one."""
+        """Set what this trial or an earlier one found."""
         self.decided = decided
         device = self.offset.device
         self.offset = torch.tensor(decided.offset or (0.0,), device=device)
@@ -135,7 +135,7 @@ class Wrapped(ReferenceModel):
     def _decided_by(
         self, raw: Tensor, x: Tensor, times: Tensor | None, observed: Tensor | None, scale_numbers: bool
     ) -> Decided:
-        """What is not given, found from a first answer."""
+        """What the keywords leave open, from a first answer."""
         if self.how.embedding is not None:
             tap = Tap(self.how.embedding, "output")
         else:
@@ -161,7 +161,7 @@ class Wrapped(ReferenceModel):
         mask: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Output:
-        """Embedding and logits of one pass. The model sees the values, and what else its forward has parameters for."""
+        """Embedding and logits of one pass. The model gets the values, and what else its forward has parameters for."""
         if mask is not None:
             raise ValueError("A wrapped model takes no attention mask: mask the values instead.")
         tap = self.tap
@@ -183,7 +183,7 @@ class Wrapped(ReferenceModel):
         mask: Tensor | None = None,
         noise: Noise | None = None,
     ) -> Tensor:
-        """Logits (B, C), without looking at the embedding."""
+        """Logits (B, C), without the embedding."""
         if mask is not None:
             raise ValueError("A wrapped model takes no attention mask: mask the values instead.")
         return self._logits(x, times, observed, noise)

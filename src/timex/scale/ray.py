@@ -37,7 +37,7 @@ class Worker:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         """The numbers of samples in the chunks of a batch, after their parts were written."""
-        assert self.job.parts is not None
+        assert self.job.parts is not None  # the function below refuses a job without them
         done = set(self.job.parts.done)
         chunks = [self.job.source.chunks[number] for number in batch["number"]]
         for _ in self.job.explain(self.explainer, [chunk for chunk in chunks if chunk.number not in done]):
