@@ -2,8 +2,10 @@
 
     python benchmarks/processes.py --processes 2 --out processes.json
 
-`weights` is the largest difference of a weight of generator, encoder or predictor; `p` is that of the explanations of the
-training series. Landmarks are left out: which of two samples that are equally central becomes one can hang on rounding.
+`weights` is the largest difference of a weight of generator, encoder or predictor, and `where` that weight. `but_key_biases`
+leaves out the biases of attention keys, which softmax ignores. `p` is the difference of the explanations of the training
+series. Landmarks are left out: which of two samples that are equally central becomes one can hang on rounding. `seconds` are
+those of the commands, start included.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,16 +53,21 @@ def compared(folder: Path, objective: str, arguments: Any) -> dict[str, Any]:
     fit = ["-m", "timex", "fit", *data, "--epochs", str(arguments.epochs), *OBJECTIVES[objective]]
     many = ["-m", "torch.distributed.run", "--nproc-per-node", str(arguments.processes), "--standalone"]
     environment = {**os.environ, "OMP_NUM_THREADS": str(arguments.threads), "PYTHONWARNINGS": "ignore"}
-    found = []
+    found, seconds = [], []
     for out, command in ((f"{objective}-one", fit), (f"{objective}-many", [*many, *fit])):
+        started = time.perf_counter()
         subprocess.run([sys.executable, *command, "--out", out], cwd=folder, env=environment, check=True, capture_output=True)
+        seconds.append(round(time.perf_counter() - started, 1))
         (path,) = (folder / out).glob("*.safetensors")
         weights = {name: v for name, v in load_file(path).items() if name.startswith(("model.generator", "model.surrogate"))}
         explainer = TimeX.load(folder / out, load_reference(folder / "reference"), device="cpu")
         found.append((weights, explainer.explain(x).attribution))
     (one, p_one), (other, p_other) = found
-    apart = max(float((other[name] - v).abs().max()) for name, v in one.items())
-    return {"objective": objective, "weights": apart, "p": float(np.abs(p_one - p_other).max())}
+    apart = {name: float((other[name] - v).abs().max()) for name, v in one.items()}
+    where = max(apart, key=apart.__getitem__)
+    rest = max(v for name, v in apart.items() if not name.endswith("k_proj.bias"))
+    row = {"objective": objective, "weights": apart[where], "where": where, "but_key_biases": rest}
+    return {**row, "p": float(np.abs(p_one - p_other).max()), "seconds": dict(zip(("one", "many"), seconds, strict=True))}
 
 
 def prepared(folder: Path) -> Series:

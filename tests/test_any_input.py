@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from functools import wraps
 
 import numpy as np
 import pytest
@@ -83,7 +84,22 @@ def tried(call, *arguments, **options):
     return result
 
 
-@given(x=arrays(), times=times, observed=observed, y=labels, channels=names, scaling=usual(odd_or(st.tuples(numbers, numbers))))
+def examples_of(**strategies):
+    """Makes a property a function of the number of examples that it is tried on."""
+
+    def decorated(holds):
+        @wraps(holds)
+        def on(examples):
+            settings(QUICK, max_examples=examples)(given(**strategies)(holds))()
+
+        return on
+
+    return decorated
+
+
+@examples_of(
+    x=arrays(), times=times, observed=observed, y=labels, channels=names, scaling=usual(odd_or(st.tuples(numbers, numbers)))
+)
 def series(x, times, observed, y, channels, scaling):
     made = tried(Series, x, times=times, observed=observed, y=y, channels=channels or (), scaling=scaling)
     if made is not None:
@@ -93,7 +109,7 @@ def series(x, times, observed, y, channels, scaling):
     tried(Series.with_gaps, x, times)
 
 
-@given(x=arrays(), times=times, observed=observed, target=targets, contrast=targets, chunk=chunks)
+@examples_of(x=arrays(), times=times, observed=observed, target=targets, contrast=targets, chunk=chunks)
 def explain(x, times, observed, target, contrast, chunk):
     explainer = IntegratedGradients(model(), device="cpu")
     e = tried(explainer.explain, x, target, times, observed, contrast=contrast, chunk=chunk)
@@ -101,7 +117,7 @@ def explain(x, times, observed, target, contrast, chunk):
     tried(explainer.attribute, x, target)
 
 
-@given(x=arrays(), y=labels, val=usual(arrays()), times=times, observed=observed)
+@examples_of(x=arrays(), y=labels, val=usual(arrays()), times=times, observed=observed)
 def fit(x, y, val, times, observed):
     explainer = EXPLAINERS["amplitude"](model(), device="cpu")
     tried(explainer.fit, x, y, val, times, observed, progress=False)
@@ -110,7 +126,7 @@ def fit(x, y, val, times, observed):
     )
 
 
-@given(
+@examples_of(
     name=st.sampled_from([row.name for row in Config.rows()]),
     value=numbers,
     text=st.text(max_size=8),
@@ -122,19 +138,21 @@ def setting(name, value, text):
     tried(Config.from_dict, {name.split(".")[0]: value})
 
 
-@given(x=arrays(), how=st.dictionaries(st.sampled_from(["layout", "task", "target", "embedding", "pool", "output"]), numbers))
+@examples_of(
+    x=arrays(), how=st.dictionaries(st.sampled_from(["layout", "task", "target", "embedding", "pool", "output"]), numbers)
+)
 def adapted(x, how):
     tried(lambda: adapt(model(), x, **how))
 
 
-@given(data=odd_or(batches), target=targets, contrast=targets, size=chunks)
+@examples_of(data=odd_or(batches), target=targets, contrast=targets, size=chunks)
 def explain_stream(data, target, contrast, size):
     explainer = IntegratedGradients(model(), device="cpu")
     parts = tried(lambda *a, **how: list(explainer.explain_stream(*a, **how)), data, target, contrast=contrast, size=size)
     assert parts is None or all(np.isfinite(e.attribution).all() for e in parts)
 
 
-@given(
+@examples_of(
     data=odd_or(containers),
     y=labels,
     how=st.dictionaries(
@@ -148,14 +166,14 @@ def converted(data, y, how):
     assert made is None or np.isfinite(made.x).all()
 
 
-@given(x=arrays(), train=usual(arrays()), name=st.sampled_from(["saliency", "amplitude"]), fill=usual(fills), seed=seeds)
+@examples_of(x=arrays(), train=usual(arrays()), name=st.sampled_from(["saliency", "amplitude"]), fill=usual(fills), seed=seeds)
 def checked(x, train, name, fill, seed):
     known = None if train is None else tried(Series, train)
     found = tried(check, EXPLAINERS[name](model(), device="cpu"), x, known, fill=fill, most=10, seed=seed)
     assert found is None or (found.verdict in ("trust", "weak", "do not use") and str(found))
 
 
-@given(
+@examples_of(
     x=arrays(),
     train=usual(arrays()),
     methods=st.lists(odd_or(st.sampled_from(["saliency", "ig", "centre"])), max_size=2),
@@ -171,7 +189,7 @@ def compared(x, train, methods, fills, seed):
 PROBED = Series(np.random.default_rng(2).normal(size=(4, T, D)).astype(np.float32))
 
 
-@given(
+@examples_of(
     attribution=arrays(st.sampled_from([(4, T, D)] * 6 + [(3, T, D), (T, D), (4, T), ()])),
     background=usual(arrays()),
     fill=fills,
@@ -180,18 +198,19 @@ PROBED = Series(np.random.default_rng(2).normal(size=(4, T, D)).astype(np.float3
 )
 def probed(attribution, background, fill, target, seed):
     """Scores of an attribution by a model that hides its cells, and against a truth."""
+    if np.asarray(attribution).dtype.kind not in "biuf":
+        return
+    found = tried(ground_truth_scores, attribution, PROBED.x > 0.5)
+    assert found is None or all(values.shape == (4,) for values in found.values())
     known = PROBED if background is None else tried(Series, background)
     if known is not None:
         predict = model_predict(adapt(model(), PROBED), "cpu")
         probe = tried(Probe, predict, PROBED, known, fill, target, seed)
         gap = None if probe is None else tried(evidence_gap, probe, attribution)
         assert gap is None or (np.abs(gap) <= 2).all()
-    if np.asarray(attribution).dtype.kind in "biuf":
-        found = tried(ground_truth_scores, attribution, PROBED.x > 0.5)
-        assert found is None or all(values.shape == (4,) for values in found.values())
 
 
-@given(
+@examples_of(
     x=arrays(),
     y=labels,
     task=odd_or(st.sampled_from(["regress", "forecast", "classify", "labels"])),
@@ -218,16 +237,13 @@ def numbers_out(x, y, task, times, observed, target):
     assert e is None or np.isfinite(e.attribution).all()
 
 
-SEVERAL = (
-    *("gradient_x_input", "gradient_shap", "deeplift", "smoothgrad", "timing", "sequential_ig", "temporal_ig", "occlusion"),
-    *("augmented_occlusion", "lime", "kernel_shap", "timeshap", "shapley_sampling", "random", "amplitude", "centre"),
-)
-"""Methods of the registry that need neither a fit nor a layer of their own."""
+WITHOUT_FIT = [name for name, method in EXPLAINERS.items() if not method.needs_fit]
 
 
-@given(x=arrays(), name=st.sampled_from(SEVERAL), times=times, observed=observed, target=targets, contrast=targets)
+@examples_of(x=arrays(), name=st.sampled_from(WITHOUT_FIT), times=times, observed=observed, target=targets, contrast=targets)
 def registered(x, name, times, observed, target, contrast):
-    e = tried(EXPLAINERS[name](model(), device="cpu").explain, x, target, times, observed, contrast=contrast)
+    method = tried(EXPLAINERS[name], model(), device="cpu")
+    e = None if method is None else tried(method.explain, x, target, times, observed, contrast=contrast)
     assert e is None or (e.attribution.shape == e.x.shape and np.isfinite(e.attribution).all())
 
 
@@ -250,13 +266,13 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_any_input(case):
-    settings(QUICK, max_examples=CASES[case][0])(case)()
+    case(CASES[case][0])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_much_input(case):
-    settings(QUICK, max_examples=CASES[case][1])(case)()
+    case(CASES[case][1])
 
 
 def test_a_fitted_explainer(fitted):
