@@ -1,11 +1,11 @@
-"""Kills fits, trainings and explaining with SIGKILL at random moments, resumes them, and compares the results bit for bit.
+"""Kills jobs (fit, train, explain, bench) with SIGKILL at random moments, resumes them, compares the results bit for bit.
 
     python benchmarks/kills.py --kills 100 --out kills.json
     python benchmarks/kills.py --what fit --kills 20
 
 Every attempt is a forked process, so that it starts at once. A job that ends is compared, and begins again with other settings
-until there were enough kills. `before` counts the kills by what the checkpoint held then: nothing, the generator's states, or
-those of the surrogate too.
+until there were enough kills. `before` counts the kills by what was kept then: nothing, states of trainings, parts of
+explanations, or models and cells of a benchmark.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ import torch
 from common import parser, write
 
 from timex import TimeX, TimeXConfig
+from timex.bench import Grid, Store, run
+from timex.bench.store import IDENTITY
 from timex.data.synthetic import freqshapes
 from timex.engine import Checkpoint
 from timex.explainers import IntegratedGradients
@@ -101,13 +103,15 @@ def attempt(job: Work, out: Path, kept: Path, seed: int, patience: float | None)
 
 
 def held(kept: Path) -> str:
-    """The trainings that a checkpoint holds states of, or whether there are parts of explanations."""
-    parts = "parts" if Parts(kept).done else "nothing"
-    return " and ".join(text.split(":")[0] for text in Checkpoint(kept).holds) or parts
+    """What a folder holds for a resumed job: states of trainings, parts of explanations, models or cells of a benchmark."""
+    if trainings := Checkpoint(kept).holds:
+        return " and ".join(text.split(":")[0] for text in trainings)
+    kinds = {"parts": "part-*.parquet", "cells": "cells/*.json", "models": "references/*/reference.json"}
+    return next((kind for kind, pattern in kinds.items() if any(kept.glob(pattern))), "nothing")
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """The hashes of the files with weights, which are named by them too, and of those with explanations."""
+    """The hashes of the files with weights, which are named by them too, and of those with explanations or scores."""
     found = [*folder.glob("*.safetensors"), *folder.glob("*.parquet")]
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
 
@@ -123,7 +127,7 @@ def fit(out: Path, kept: Path, seed: int) -> None:
 def train(out: Path, kept: Path, seed: int) -> None:
     """Train a reference model, twice if the first is weak, and save it."""
     data = freqshapes(0, 0, sizes=(160, 32, 32))
-    config = TrainConfig(epochs=20, attempts=2, seed=seed, model={"width": 8})
+    config = TrainConfig(epochs=60, attempts=2, seed=seed, model={"width": 8})
     (trained,) = train_references([data], "cnn", config, progress=False, checkpoint=Checkpoint(kept))
     save_reference(trained.model, out)
 
@@ -142,7 +146,16 @@ def explain(out: Path, kept: Path, seed: int) -> None:
     Parts(kept).join(out / "explanations.parquet", len(job.source.chunks))
 
 
-JOBS: dict[str, Work] = {"fit": fit, "train": train, "explain": explain}
+def bench(out: Path, kept: Path, seed: int) -> None:
+    """Train a model, fit TimeX to it and score three methods with few samples; write the scores and the models' hashes."""
+    grid = Grid(folds=1, seed=seed, smoke=True)
+    done = run(["univariate"], kept, grid, datasets=["freqshapes"], methods=["timex", "ig", "random"], device="cpu")
+    assert not done.failed, done.failed
+    out.mkdir(exist_ok=True)
+    Store(kept).rows()[[*IDENTITY, "metric", "value", "n", "sum_squares", "weights"]].to_parquet(out / "scores.parquet")
+
+
+JOBS: dict[str, Work] = {"fit": fit, "train": train, "explain": explain, "bench": bench}
 
 if __name__ == "__main__":
     main()
