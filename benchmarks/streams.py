@@ -2,10 +2,12 @@
 
     python benchmarks/streams.py memory --windows 10000 100000 1000000 --out memory.json
     python benchmarks/streams.py speed --windows 60000 --out speed.json
+    python benchmarks/streams.py ray --windows 70000 --out ray.json
     python benchmarks/streams.py plot memory.json --out memory.png
 
 `memory` runs `timex explain` as a command of its own and takes the largest resident memory that the system has seen of it.
 `speed` compares processor seconds, of reading, explaining and writing a .parquet file, and of explaining an array alone.
+`ray` compares seconds by the clock here and on a local Ray cluster, whose start is included.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +33,10 @@ from timex.cli.models import Source
 from timex.io.explanations import write_explanation
 from timex.io.files import open_series, read_series
 from timex.io.parts import Parts
-from timex.reference import save_reference
+from timex.reference import load_reference, save_reference
 from timex.reference.base import initialised
 from timex.scale.job import Job
+from timex.scale.ray import explain_on_ray
 
 WRITTEN = 2**18
 """Windows that are written at once."""
@@ -40,10 +44,10 @@ WRITTEN = 2**18
 
 def main(argv: Sequence[str] | None = None) -> None:
     options = parser(__doc__)
-    options.add_argument("what", choices=["memory", "speed", "plot"])
+    options.add_argument("what", choices=["memory", "speed", "ray", "plot"])
     options.add_argument("file", nargs="?", type=Path, help="what `memory` wrote, to plot")
     options.add_argument("--windows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
-    options.add_argument("--steps", type=int, help="T; by default 8 for memory and 50 for speed")
+    options.add_argument("--steps", type=int, help="T; by default 50 for speed, else 8")
     options.add_argument("--repeats", type=int, default=3)
     arguments = options.parse_args(argv)
     torch.set_num_threads(arguments.threads)
@@ -51,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         plot(json.loads(arguments.file.read_text())["rows"], arguments.out)
         return
     windows = [300, 600] if arguments.smoke else arguments.windows
-    measure, steps = (memory, 8) if arguments.what == "memory" else (speed, 50)
+    measure, steps = {"memory": (memory, 8), "speed": (speed, 50), "ray": (on_ray, 8)}[arguments.what]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         steps = 8 if arguments.smoke else arguments.steps or steps
@@ -147,6 +151,31 @@ def speed(folder: Path, explainer: TimeX, arguments: Any) -> dict[str, Any]:
     best = {name: round(min(values), 3) for name, values in seconds.items()}
     ratios = {kind: round(best[f"{kind} in memory"] / best[f"{kind} in parts"], 3) for kind in ("file", "array")}
     return {"cpu_seconds": best, "throughput": ratios}
+
+
+def on_ray(folder: Path, explainer: TimeX, arguments: Any) -> dict[str, Any]:
+    """Seconds by the clock of writing all parts here, and with one and two actors of a local Ray cluster."""
+    saved = folder / "explainer"
+    parts = Parts(folder / "parts")
+    job = Job(
+        open=lambda: TimeX.load(saved, load_reference(saved / "reference"), device="cpu"),
+        source=open_series(folder / "windows.parquet"),
+        n_steps=explainer.fitted.shape[0],
+        parts=parts,
+    )
+    ways: dict[str, Callable[[], Any]] = {
+        "here": lambda: deque(job.explain(job.open(), job.source.chunks), maxlen=0),
+        "one actor": lambda: explain_on_ray(job, actors=1),
+        "two actors": lambda: explain_on_ray(job, actors=2),
+    }
+    seconds = {}
+    for name, way in ways.items():
+        started = time.perf_counter()
+        way()
+        seconds[name] = round(time.perf_counter() - started, 1)
+        assert parts.done == list(range(len(job.source.chunks)))
+        parts.clear()
+    return {"chunks": len(job.source.chunks), "seconds": seconds, "load": round(os.getloadavg()[0], 1)}
 
 
 def plot(rows: list[dict[str, Any]], out: Path) -> None:
