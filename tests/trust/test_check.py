@@ -317,6 +317,11 @@ def test_too_few_events_condemn_nothing(n_events):
     assert f"only {n_events} series get another answer" in found.overall["series"].meaning
 
 
+def test_training_series_may_be_an_array(model):
+    of_arrays = check(Gradients(model, device="cpu").fit(TRAIN.x), HELD_OUT.x, TRAIN.x)
+    assert str(of_arrays) == str(check(Gradients(model, device="cpu").fit(TRAIN), Series(HELD_OUT.x), TRAIN))
+
+
 def test_a_refit_needs_training_series(explainer):
     with pytest.raises(ValueError, match="Expected train= for a refit"):
         check(explainer, HELD_OUT, refit=True)

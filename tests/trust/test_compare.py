@@ -267,7 +267,11 @@ def test_undefined_correlations_are_none_in_json(model):
     ("call", "words"),
     [
         (lambda m: compare(m, HELD_OUT, ["shap"], device="cpu"), "Unknown method 'shap'"),
-        (lambda m: compare(m, HELD_OUT, fills=(), device="cpu"), "at least one fill"),
+        (lambda m: compare(m, HELD_OUT, fills=(), device="cpu"), "Expected a list of fills, got \\(\\)"),
+        (lambda m: compare(m, HELD_OUT, fills="mean", device="cpu"), "Expected a list of fills, got 'mean'"),
+        (lambda m: compare(m, HELD_OUT, "gradients", device="cpu"), "Expected a list of methods, got 'gradients'"),
+        (lambda m: compare(m, HELD_OUT, most=0, device="cpu"), "Expected most= of at least 1"),
+        (lambda m: compare(m, HELD_OUT, seed=0.5, device="cpu"), "Expected most= of at least 1"),
         (lambda m: compare(m, HELD_OUT, ["saliency"], fills=("blur",), device="cpu"), "Expected fill among"),
     ],
 )

@@ -140,7 +140,7 @@ class Check:
 def check(
     explainer: Explainer[Any],
     x: ArrayLike | Tensor | Series,
-    train: Series | None = None,
+    train: ArrayLike | Tensor | Series | None = None,
     *,
     refit: bool = False,
     second_seed: bool = False,
@@ -174,7 +174,7 @@ def check(
         >>> [f.name for f in check(Saliency(regression, task="regress", device="cpu"), x).overall.findings][:5]
         ['answers', 'share kept', 'kept alone', 'without kept', 'evidence gap']
     """
-    series = sampled(as_series(x), most, seed)
+    series, train = sampled(as_series(x), most, seed), None if train is None else as_series(train)
     if (refit or second_seed) and explainer.needs_fit and train is None:
         raise ValueError("Expected train= for a refit: the series to fit the explainer again on.")
     explanation = explainer.explain(series)

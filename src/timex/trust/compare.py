@@ -205,8 +205,10 @@ def compare(
         >>> sorted(found.ranking)
         ['amplitude', 'random', 'saliency']
     """
-    if not fills:
-        raise ValueError("Expected at least one fill, got none: choose from timex.metrics.hiding.FILLS.")
+    if isinstance(fills, str) or not fills:
+        raise ValueError(f"Expected a list of fills, got {fills!r}: choose from timex.metrics.hiding.FILLS.")
+    if isinstance(methods, str):
+        raise ValueError(f"Expected a list of methods, got {methods!r}: pass [{methods!r}].")
     series = sampled(as_series(x), most, seed)
     known = as_series(x if train is None else train)
     reference = Random(model, device=device, **how)

@@ -221,6 +221,9 @@ def constant_numbers(probe: Probe) -> bool:
 
 def sampled(series: Series, most: int, seed: int) -> Series:
     """At most `most` random series, in their order."""
+    whole = all(isinstance(v, int | np.integer) and not isinstance(v, bool) for v in (most, seed))
+    if not whole or most < 1 or seed < 0:
+        raise ValueError(f"Expected most= of at least 1 and seed= of at least 0, whole numbers, got {most!r} and {seed!r}.")
     if len(series) <= most:
         return series
     return series.take(np.sort(np.random.default_rng(seed).permutation(len(series))[:most]))
