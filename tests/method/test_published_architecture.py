@@ -15,8 +15,7 @@ from parts import MEAN, STD, TAU, B, C, D, T, config_of, noise, paper_model, see
 from timex.method.config import TimeXConfig
 from timex.method.generator import Generator
 from timex.method.model import TimeXModel
-from timex.nn.attention import Attention
-from timex.nn.layers import DecoderLayer, EncoderLayer
+from timex.nn.layers import EncoderLayer
 from timex.reference import ResidualTransformer, Transformer
 
 KEPT = 4
@@ -163,14 +162,3 @@ def test_the_switches_reach_the_model():
     with torch.no_grad():
         out = model(series(d=1), None, None, MEAN[:, :1], STD[:, :1], TAU, "mean", None, None)
     assert (out.p.shape, out.logits_e.shape) == ((B, T, 1), (B, C))
-
-
-def test_attention_starts_as_torchs():
-    """Uniform to the bound of Xavier for the three projections as one matrix; residual layers start a root of 2 wider."""
-    width = 64
-    theirs = torch.nn.MultiheadAttention(width, 1).in_proj_weight.abs().max()
-    bound = math.sqrt(6 / (width + 3 * width))
-    plain = [Attention(width), EncoderLayer(width, 8, 0.0, with_residual=False).attention, DecoderLayer(width, 8, 0.0).cross]
-    for largest in [theirs, *(a.k_proj.weight.abs().max() for a in plain)]:
-        assert 0.98 * bound < largest <= bound
-    assert EncoderLayer(width, 8, 0.0).attention.k_proj.weight.abs().max() > 1.3 * bound

@@ -48,17 +48,15 @@ class Attention(nn.Module):
     Args:
         width: M.
         rate: Dropout rate of the attention weights while training.
-        gain: Scale of the initial weights of queries, keys and values. The default is that of `torch.nn.MultiheadAttention`,
-            whose three projections are one matrix.
     """
 
-    def __init__(self, width: int, rate: float = 0.0, gain: float = 0.5**0.5) -> None:
+    def __init__(self, width: int, rate: float = 0.0) -> None:
         super().__init__()
         self.rate = rate
         self.q_proj, self.k_proj, self.v_proj = (Linear(width, width) for _ in range(3))
         self.out_proj = Linear(width, width)
         for layer in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(layer.weight, gain)
+            nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
         nn.init.zeros_(self.out_proj.bias)
 

@@ -75,8 +75,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, width: int, d_hidden: int, rate: float, with_residual: bool = True, attention_rate: float = 0.0) -> None:
         super().__init__()
         self.rate, self.with_residual = rate, with_residual
-        gain = 1.0 if with_residual else 0.5**0.5  # the recipes of residual transformers were found with the larger weights
-        self.attention = Attention(width, attention_rate, gain)
+        self.attention = Attention(width, attention_rate)
         self.feed_forward = FeedForward(width, d_hidden, rate)
         self.norm1, self.norm2 = LayerNorm(width), LayerNorm(width)
 
