@@ -237,3 +237,17 @@ def test_a_warning_says_what_to_do(name):
     use, text = WARNINGS[name]
     with pytest.warns(UserWarning, match=text):
         use()
+
+
+def test_a_detector_that_answers_few_series_has_a_gradient():
+    """Its first series give 0, and no gradient, whatever their size; a later one does not."""
+
+    class Rare(nn.Module):
+        def forward(self, x):
+            return (x[:, :1, 0].abs() - 3).relu() * torch.ones(C)
+
+    x = np.clip(X, -1, 1)
+    x[20, 0, 0] = 5.0
+    Gradients(Rare(), device="cpu", task="regress", target=0).fit(x)
+    with pytest.raises(ValueError, match="No gradient of the model's output reaches x"):
+        Gradients(Rare(), device="cpu", task="regress", target=0).fit(x[:20])

@@ -103,9 +103,7 @@ class RunsModel:
             return
         tried(self.model, series, scale_numbers)
         if self.needs_gradients:
-            few = series.take(slice(0, 8)).tensors(self.device)
-            with beside(few):
-                require_gradient(self.model, few["x"], few.get("times"), few.get("observed"), type(self).__name__)
+            require_gradient(self.model, series, type(self).__name__, self.device)
         self._tried_shape = series.shape[1:]
 
     def _chunk(self, shape: tuple[int, ...]) -> int:

@@ -34,7 +34,6 @@ from timex.records import Series
 from timex.reference.adapt import adapt, model_of, readapted, tried
 from timex.reference.adaptation import Adaptation, Calling, How
 from timex.reference.base import ReferenceModel, weights_hash
-from timex.reference.beside import beside
 from timex.reference.blackbox import BlackBox
 from timex.reference.probes import require_gradient
 from timex.reference.student import distil
@@ -119,9 +118,7 @@ class TimeX(Explainer[Fitted]):
         reference = tried(adapt(self.model, **self.how.given).cpu(), series, scale_numbers=True)
         if isinstance(reference, BlackBox):
             return distil(reference, series, seed=self.config.seed, device=self.device, progress=progress)
-        few = series.take(slice(0, 8)).tensors()
-        with beside(few):
-            require_gradient(reference, few["x"], few.get("times"), few.get("observed"), type(self).__name__)
+        require_gradient(reference, series, type(self).__name__)
         return reference
 
     def readapted(self, values: dict[str, Any], tensors: Tensors, series: Series) -> ReferenceModel:
