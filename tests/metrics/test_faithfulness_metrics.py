@@ -242,6 +242,7 @@ def test_stability_of_what_follows_the_values_and_of_what_does_not():
         (lambda: Probe(predict, Series(X), TRAIN.baseline(), "draw"), "Expected training series as background"),
         (lambda: Probe(predict, Series(X), Series(X[:, 1:])), "Expected background of the series' shape"),
         (lambda: f.evidence_gap(probe(), A[:, 1:]), "finite attribution of the shape of x"),
+        (lambda: f.evidence_gap(probe(), A.astype("M8[s]")), "Expected attribution as numbers, got dates"),
         (lambda: f.evidence_gap(probe(), A, shares=(0.0,)), "shares above 0"),
         (lambda: f.cpd(probe(), A, 0), "Expected cells as a number of at least 1"),
         (lambda: f.degradation(probe(), A, steps=1), "at least 2 steps"),

@@ -179,6 +179,10 @@ def test_errors_say_what_came() -> None:
         ground_truth_scores(attribution, truth[:, 1:])
     with pytest.raises(ValueError, match=r"observed of shape \(7, 13, 3\) or \(7, 13\), got \(7, 3\)"):
         ground_truth_scores(attribution, truth, truth[:, 0])
+    with pytest.raises(ValueError, match="Expected attribution as numbers, got complex"):
+        ground_truth_scores(torch.as_tensor(attribution) * 1j, truth)
+    with pytest.raises(ValueError, match="Expected truth as numbers, got texts"):
+        ground_truth_scores(attribution, truth.astype(str))
     with pytest.raises(ValueError, match=r"truth of 0 and 1, got 2 in sample 0"):
         ground_truth_scores(attribution, truth * 2)
     attribution[5, 2] = np.nan

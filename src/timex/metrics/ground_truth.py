@@ -12,6 +12,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from timex.conversions import as_numbers
 from timex.metrics.hiding import Probe
 from timex.records import Explanation
 
@@ -120,18 +121,18 @@ def _check(
     attribution: ArrayLike | Tensor, truth: ArrayLike | Tensor, observed: ArrayLike | Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The three inputs as tensors (N, T, D) on one device that knows float64."""
-    values = _tensor(attribution, attribution.device if isinstance(attribution, Tensor) else "cpu")
+    values = _tensor(attribution, "attribution", attribution.device if isinstance(attribution, Tensor) else "cpu")
     if values.device.type == "mps":  # has no float64
         values = values.cpu()
     shape = tuple(values.shape)
     if len(shape) != 3 or shape[1] * shape[2] == 0:
         raise ValueError(f"Expected attribution of shape (N, T, D) with at least one cell, got {shape}.")
-    salient = _tensor(truth, values.device)
+    salient = _tensor(truth, "truth", values.device)
     if tuple(salient.shape) != shape:
         raise ValueError(f"Expected truth of the shape of attribution, {shape}, got {tuple(salient.shape)}.")
     if observed is None:
         return values, salient, torch.ones((1, 1, 1), dtype=torch.bool, device=values.device).expand(shape)
-    seen = _tensor(observed, values.device)
+    seen = _tensor(observed, "observed", values.device)
     if tuple(seen.shape) == shape[:2]:
         seen = seen[:, :, None].expand(shape)
     if tuple(seen.shape) != shape:
@@ -139,10 +140,12 @@ def _check(
     return values, salient, seen.bool()
 
 
-def _tensor(value: ArrayLike | Tensor, device: torch.device | str) -> Tensor:
+def _tensor(value: ArrayLike | Tensor, name: str, device: torch.device | str) -> Tensor:
+    """Numbers as a tensor."""
+    if isinstance(value, Tensor) and not value.is_complex():
+        return value.detach().to(device)
     # A copy in C order, as torch takes neither read-only arrays nor negative strides.
-    tensor = value.detach() if isinstance(value, Tensor) else torch.from_numpy(np.array(value, order="C"))
-    return tensor.to(device)
+    return torch.from_numpy(np.array(as_numbers(value, None, name), order="C")).to(device)
 
 
 def _chunk_scores(values: Tensor, salient: Tensor, seen: Tensor, rows: slice) -> Tensor:

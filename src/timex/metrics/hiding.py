@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from timex.checks import check_labels
+from timex.conversions import as_numbers
 from timex.records import Baseline, Series
 
 Predict = Callable[[NDArray[np.float32], NDArray[np.bool_]], NDArray[Any]]
@@ -160,7 +161,7 @@ class Probe:
 
     def places(self, attribution: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The place of every cell in the order of |attribution|, and the number of measured cells; see `places`."""
-        score = np.abs(np.asarray(attribution, dtype=np.float64))
+        score = np.abs(as_numbers(attribution, np.float64, "attribution"))
         seen = self.series.observed
         if score.shape != seen.shape or not np.isfinite(score[seen]).all():
             raise ValueError(f"Expected a finite attribution of the shape of x, {seen.shape}, got {score.shape}.")
