@@ -20,7 +20,7 @@ import numpy as np
 from timex.report.embed import Arrays, encode
 
 FOLDER = Path(__file__).parent / "page"
-STYLES = ("base", "panels", "layout")
+STYLES = ("base", "panels", "overview", "layout")
 SCRIPTS = (
     *("data", "dom", "pen", "state", "theme", "lanes", "map", "density", "pointer"),
     *("overview", "sample", "series", "zoom", "average", "selection", "landmark", "scores", "chart", "actions", "start"),
