@@ -32,7 +32,7 @@ from timex.explainers.base import Explainer
 from timex.io.atomic import atomic_path
 from timex.metrics import Probe, ground_truth_scores
 from timex.metrics.faithfulness import cpd, evidence_gap
-from timex.records import Dataset
+from timex.records import Dataset, Series
 from timex.reference import load_reference, save_reference
 from timex.reference.predict import model_predict
 from timex.reference.train import macro_f1, train_references
@@ -47,7 +47,7 @@ CPD_SHARE = 0.1
 """Share of the cells that CPD replaces, one after another, as TIMING's tables do."""
 STEPS = 600
 """Steps of a fit of TimeX++, whose settings count epochs."""
-HIDDEN, EPOCHS = 64, 30
+HIDDEN, EPOCHS = 64, 10
 """Width of the GRU, and its epochs at most."""
 
 
@@ -81,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         name, *sizes = entry.split(":")
         n_fit, n_test = map(int, sizes or (arguments.fit, arguments.test))
         whole = data_of(name, smoke=arguments.smoke)
-        data = replace(whole, train=few(whole.train, n_fit), val=few(whole.val, 256), test=few(whole.test, n_test))
+        whole = standardised(whole) if arguments.model == "gru" else whole
+        data = replace(whole, train=drawn(whole.train, n_fit), val=drawn(whole.val, 256), test=drawn(whole.test, n_test))
         facts = {"data": name, "fit": len(data.train), "test": len(data.test), "model": arguments.model}
         facts["trained_on"] = arguments.trained_on or len(whole.train)
         left = [method for method in arguments.methods if (*facts.values(), method) not in done]
@@ -92,6 +93,19 @@ def main(argv: Sequence[str] | None = None) -> None:
             rows.append({**facts, "method": method, "f1": f1, **measured(method, model, data, arguments)})
             print(name, method, *(f"{k} {v['mean']:.3f}" for k, v in rows[-1].items() if isinstance(v, dict)), flush=True)
             write({"rows": plain(rows)}, arguments)
+
+
+def drawn(part: Series, n: int) -> Series:
+    """At most `n` random samples of a part, the classes in turn: parts of real data are sorted by patient or machine."""
+    return few(part.take(np.random.default_rng(0).permutation(len(part))), n)
+
+
+def standardised(data: Dataset) -> Dataset:
+    """The data with every channel scaled by the mean and deviation of its training series."""
+    mean, std = (value((0, 1)) for value in (data.train.x.mean, data.train.x.std))
+    scale = np.where(std < 1e-6, 1, std)
+    parts = {name: getattr(data, name) for name in ("train", "val", "test")}
+    return replace(data, **{name: replace(part, x=(part.x - mean) / scale) for name, part in parts.items()})
 
 
 def measured_before(file: Path | None) -> Rows:
@@ -149,7 +163,7 @@ def model_of(name: str, data: Dataset, arguments: Any) -> tuple[nn.Module, float
     """The model of a data set, trained once and kept, and its macro-F1 on the whole test part."""
     models = arguments.models / "smoke" if arguments.smoke else arguments.models
     if arguments.trained_on is not None:
-        data = replace(data, train=few(data.train, arguments.trained_on))
+        data = replace(data, train=drawn(data.train, arguments.trained_on))
         models = models / f"{arguments.trained_on}-series"
     if arguments.model == "gru":
         model: nn.Module = gru(models / f"{name}-gru.safetensors", data, 1 if arguments.smoke else EPOCHS)
