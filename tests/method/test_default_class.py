@@ -5,6 +5,7 @@ import torch
 from cases import CONFIG, quick, series
 
 from timex.method.convolutional import at_scales, start_probability
+from timex.method.evidence import openness
 from timex.method.explain import generator_inputs, keep_probability
 from timex.method.task import prepare
 from timex.records import Series
@@ -40,9 +41,12 @@ def undecided(logits):
     return torch.zeros_like(logits)
 
 
-def test_of_a_default_class_they_are_where_the_generator_started(task):
+def test_of_a_default_class_they_are_half_of_where_the_generator_started(task):
+    """In the order of the gradients, and no cell is kept: the model needs none."""
     batch = batch_of(task, certain)
-    torch.testing.assert_close(keep_probability(task, batch), start_probability(batch["gradient"]))
+    p = keep_probability(task, batch)
+    torch.testing.assert_close(p, start_probability(batch["gradient"]) / 2)
+    assert (p < 0.5).all()
 
 
 def test_of_the_others_they_are_learned(task):
@@ -52,7 +56,8 @@ def test_of_the_others_they_are_learned(task):
 
 def test_between_the_two_they_are_weighted(task):
     half = batch_of(task, lambda logits: logits)
-    p = keep_probability(task, half)
+    open_ = openness(half["logits"], half["blank"], task.fill, False)[:, None, None]
+    p = keep_probability(task, half) * 2 / (1 + open_)
     ends = torch.stack([learned(task, half), start_probability(half["gradient"])])
     assert (p >= ends.amin(0) - 1e-6).all()
     assert (p <= ends.amax(0) + 1e-6).all()

@@ -102,6 +102,7 @@ class FirstSteps(nn.Module):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The model has no linear layer")
 def test_cells_that_decide_come_first():
     x = np.random.default_rng(0).normal(size=(200, 12, 1)).astype(np.float32)
     config = PlusConfig(epochs=60, lr=1e-2, batch_size=50, n_landmarks=2)

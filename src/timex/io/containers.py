@@ -109,6 +109,8 @@ def _columns(columns: Mapping[str, Any], column: str | None, label: str | None) 
     if column is None and len(rest) == 1:
         column = rest[0]
     values = columns[_named(column, names, "the series as column=")]
+    if not isinstance(values, Iterable):
+        raise ValueError(f"Expected series in the column {column!r}, got {type(values).__name__}.")
     values = values if isinstance(values, np.ndarray) and values.dtype != object else [_array(v) for v in values]
     return values, None if label is None else columns[_named(label, names, "the labels as label=")]
 

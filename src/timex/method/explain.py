@@ -125,8 +125,9 @@ def generator_inputs(by: Task | Fitted, x: Tensor, times: Tensor | None, observe
 def keep_probability(by: Task | Fitted, batch: Tensors) -> Tensor:
     """The probability p of being kept before smoothing, (B, T, D); 0 where nothing was measured.
 
-    With the evidence objective it is open * p + (1 - open) * p_start. The generator learned p from the evidence, which says
-    nothing about a class that a blank series gets too (open = 0): there p_start follows the model's gradients alone.
+    With the evidence objective it is (open * p + (1 - open) * p_start) * (1 + open) / 2. The generator learned p from the
+    evidence, which says nothing about a class that a blank series gets too (open = 0). There p_start ranks the cells by the
+    model's gradients, and the last factor keeps p below .5: the model needs no cell to give this class.
     """
     generator, x, times, observed = by.model.generator, batch["x"], batch.get("times"), batch.get("observed")
     if isinstance(generator, ConvolutionalGenerator):
@@ -134,7 +135,7 @@ def keep_probability(by: Task | Fitted, batch: Tensors) -> Tensor:
         p = generator(x, gradient, batch["context"], times, observed).p(prices.price_low, prices.price_high)
         if gradient is not None:
             open_ = openness(batch["logits"], batch["blank"], by.fill, by.config.forecasts)[:, None, None]
-            p = open_ * p + (1 - open_) * start_probability(gradient, observed)
+            p = (open_ * p + (1 - open_) * start_probability(gradient, observed)) * (1 + open_) / 2
     else:
         p = generator(x, times, observed)
     return p.float() if observed is None else torch.where(observed, p, 0.0).float()
