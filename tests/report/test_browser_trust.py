@@ -113,6 +113,9 @@ class TestChecked:
         page = visit(path, "sample=10")
         assert page.text("#trust") == "default class: predicted for a blank series too (empty)"
         assert page.page.locator("#trust .chip").get_attribute("class") == "chip default"
+        page.page.click("#tab-overview")
+        words = "3 samples: the explanation is empty: no cell has p > .5 (1 of the default class, which needs no cell)"
+        assert words in page.text("#attention")
 
     def test_series_unlike_the_training_series_are_a_click_away(self, visit, tmp_path):
         e = dataclasses.replace(make_demo(), unfamiliar=np.isin(np.arange(120), [3, 60]))

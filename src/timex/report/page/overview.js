@@ -97,7 +97,7 @@ function fillAttention() {
   };
   add("correct", "correct", 0, "the model is wrong");
   add("trust", "trust", WEAK, "the surrogate disagrees");
-  add("trust", "trust", EMPTY, "the explanation is empty: no cell has p > .5");
+  add("trust", "trust", EMPTY, `the explanation is empty: no cell has p > .5${ofDefaultClass()}`);
   if (data.unfamiliar) {
     const value = [...data.unfamiliar.keys()].filter((i) => data.unfamiliar[i]);
     lists.push({ key: "these", value: value.slice(0, LISTED), words: "unlike the training series", count: value.length });
@@ -112,6 +112,12 @@ function fillAttention() {
   });
   if (!items.length) items.push(make("li", { className: "note" }, "Nothing to list: no labels, no surrogate and no mask."));
   $("attention").replaceChildren(...items);
+}
+
+/** How many of the empty explanations are of the class that a blank series gets too. */
+function ofDefaultClass() {
+  const count = data.trust ? data.trust.reduce((n, v, i) => n + (v === EMPTY && isDefault(data.prediction[i])), 0) : 0;
+  return count ? ` (${count.toLocaleString("en")} of the default class, which needs no cell)` : "";
 }
 
 /** The samples whose explanation small noise changes most, the least stable first. */
