@@ -217,6 +217,7 @@ def test_empty_masks_of_the_default_class_weaken_it(model):
     found = check(EmptyForDefault(model, device="cpu"), HELD_OUT, TRAIN)
     assert found.default == found.classes[0].name == "rest"
     assert found.classes[0]["share kept"].verdict == "weak"
+    assert "no cell has to be kept" in found.classes[0]["share kept"].advice
 
 
 @pytest.mark.parametrize("x", [5 * HELD_OUT.x, HELD_OUT.x + 4, 0.05 * HELD_OUT.x], ids=["large", "shifted", "small"])

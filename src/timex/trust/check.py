@@ -297,9 +297,9 @@ def _hiding(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
     yield rules.gap(float(m.gap.mean()), over_random)
 
 
-def _kept_share(explainer: Explainer[Any], m: Measured, ordered: bool = False) -> Finding:
+def _kept_share(explainer: Explainer[Any], m: Measured, ordered: bool = False, needed: bool = True) -> Finding:
     objective = getattr(explainer.config, "objective", None)
-    return rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()), ordered, objective)
+    return rules.kept_share(float(m.kept.mean()), float((m.kept == 0).mean()), ordered, objective, needed)
 
 
 def _of_surrogate(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
@@ -335,7 +335,7 @@ def _of_class(explainer: Explainer[Any], m: Measured, default: bool) -> Iterator
 
 def _of_default(explainer: Explainer[Any], m: Measured) -> Iterator[Finding]:
     """Of the class that a blank series has too: hidden cells bring it back, so that only its evidence can be tested."""
-    kept = _kept_share(explainer, m)
+    kept = _kept_share(explainer, m, needed=False)
     yield replace(kept, verdict="weak") if kept.verdict == "do not use" else kept
     found = rules.gap(float(m.gap.mean()), Interval.of(m.gap - m.random))
     if found.verdict == "trust":

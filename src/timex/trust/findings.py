@@ -165,7 +165,9 @@ def length(values: Sequence[float]) -> Finding:
     return Finding("length of fit", n, "weak", meaning, "fit for more epochs")
 
 
-def kept_share(share: float, empty: float, ordered: bool = False, objective: str | None = None) -> Finding:
+def kept_share(
+    share: float, empty: float, ordered: bool = False, objective: str | None = None, needed: bool = True
+) -> Finding:
     """Whether the explanation singles anything out.
 
     Args:
@@ -174,6 +176,7 @@ def kept_share(share: float, empty: float, ordered: bool = False, objective: str
         ordered: Whether the scores put the evidence first, clearly better than a random order: they then say more than a mask
             that keeps nearly everything.
         objective: The objective of TimeX, whose settings the advice names; None for another method.
+        needed: Whether the class needs cells; that of a blank series needs none.
     """
     meaning = f"{share:.1%} of the cells are kept; {empty:.1%} of the series keep none"
     much, nothing = share > KEPT_MUCH, empty > 0.1
@@ -181,7 +184,9 @@ def kept_share(share: float, empty: float, ordered: bool = False, objective: str
         return Finding("share kept", share, "trust", meaning)
     verdict: Verdict = "do not use" if (share > KEPT_NEARLY_ALL and not ordered) or empty > 0.5 else "weak"
     advice = "read the order of the scores, not the mask"
-    if objective is not None:
+    if nothing and not needed:
+        advice += ": a blank series gets this class too, so that no cell has to be kept"
+    elif objective is not None:
         advice += f"; or fit again with {(FEWER if much else MORE)[objective]}"
     return Finding("share kept", share, verdict, meaning, advice)
 
