@@ -165,9 +165,7 @@ def length(values: Sequence[float]) -> Finding:
     return Finding("length of fit", n, "weak", meaning, "fit for more epochs")
 
 
-def kept_share(
-    share: float, empty: float, ordered: bool = False, objective: str | None = None, needed: bool = True
-) -> Finding:
+def kept_share(share: float, empty: float, ordered: bool = False, objective: str | None = None, needed: bool = True) -> Finding:
     """Whether the explanation singles anything out.
 
     Args:
