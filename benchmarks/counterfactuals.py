@@ -43,14 +43,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     options.add_argument("--fit", type=int, default=300, help="training series to fit on and to look for guides in, at most")
     options.add_argument("--test", type=int, default=40, help="test series to edit, at most")
     arguments = options.parse_args(argv)
-    arguments.model = "reference"
+    arguments.model, arguments.trained_on = "reference", None
     rows: Rows = []
     columns: dict[Order, list[Measures]] = {order: [] for order in ORDERS}
     for name in arguments.data:
         data = data_of(name, smoke=arguments.smoke)
-        model, accuracy = model_of(name, data, arguments)
+        model, f1 = model_of(name, data, arguments)
         train, test = few(data.train, arguments.fit), few(data.test, arguments.test)
-        facts = {"data": name, "fit": len(train), "test": len(test), "accuracy": accuracy}
+        facts = {"data": name, "fit": len(train), "test": len(test), "f1": f1}
         fitted = {}
         for method in dict(ORDERS):
             explainer = EXPLAINERS[method](model, config=settings(method, len(train), arguments.smoke), device=arguments.device)

@@ -62,4 +62,4 @@ def test_evaluate_scores_methods_that_ask_the_black_box(box, series, invoke):
     assert set(scores) == {"timex", "occlusion", "amplitude", "random"}
     attribution = Occlusion(call_factory("my_net:net"), device="cpu").explain(series).attribution
     expected = np.nanmean(ground_truth_scores(attribution, series.truth)["auprc"])
-    assert scores["occlusion"]["auprc"] == pytest.approx(expected, abs=1e-6)
+    assert scores["occlusion"]["auprc"] == float(f"{expected:.4g}")  # files have four digits
